@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lapis_device::{Config, Image, PersistPoint};
-use lapis_pmem::Mutant;
+use lapis_pmem::{Mutant, Optimisations};
 
 use crate::stop_flag::StopFlag;
 use crate::strategy::Strategy;
@@ -55,8 +55,9 @@ pub struct ExploreOptions {
     pub threads: usize,
     /// Stop at this many violations: those that come first, whatever the threads.
     pub violation_limit: usize,
-    /// Write a lock's line back when it is given back.
-    pub writes_back_locks: bool,
+    /// With which of the amplification study's optimisations. Of those that do not concern a structure, it has what
+    /// it is built with.
+    pub optimisations: Optimisations,
     /// A flush or fence to switch off.
     pub suppress: Option<PersistPoint>,
     /// An error to commit.
@@ -100,7 +101,7 @@ impl Default for ExploreOptions {
             remember_walks: true,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             violation_limit: 10,
-            writes_back_locks: false,
+            optimisations: Optimisations::AS_BUILT,
             suppress: None,
             mutant: None,
             shrink: false,
@@ -117,8 +118,8 @@ impl ExploreOptions {
 
     /// `config` with what is switched off or on.
     pub(crate) fn on(&self, config: Config) -> Config {
-        let writes_back_locks = self.writes_back_locks;
-        Config { suppress: self.suppress, mutant: self.mutant, writes_back_locks, ..config }
+        let optimisations = self.optimisations;
+        Config { suppress: self.suppress, mutant: self.mutant, optimisations, ..config }
     }
 
     /// The command that shows an image of a subject again; none: the process is killed there.
@@ -138,7 +139,10 @@ impl ExploreOptions {
             let numbers = join(keep.iter().map(ToString::to_string).collect());
             format!(" --keep {}", if keep.is_empty() { "-" } else { &numbers })
         });
-        let locks = if self.writes_back_locks { " --write-back-locks" } else { "" };
+        let optimisations = match self.optimisations {
+            Optimisations::AS_BUILT => String::new(),
+            others => format!(" --optimisations {others}"),
+        };
         let every_store = if self.every_store { " --every-store" } else { "" };
         let filled = match self.filled {
             0 => String::new(),
@@ -147,7 +151,7 @@ impl ExploreOptions {
         let without = self.suppress.map_or(String::new(), |point| format!(" --without '{point}'"));
         let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.0));
         format!(
-            "lapis crash {subject} --ops {} --seed {}{filled}{keep}{without}{mutant}{locks}{every_store} --at {position} \
+            "lapis crash {subject} --ops {} --seed {}{filled}{keep}{without}{mutant}{optimisations}{every_store} --at {position} \
              --image {image}",
             self.ops, self.seed,
         )

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use lapis_pmem::{Domain, MutantList};
+use lapis_pmem::{Domain, MutantList, Optimisations};
 
 use crate::IndexKind;
 use crate::index::{Direction, Index, IndexOptions};
@@ -39,6 +39,9 @@ pub struct Declaration {
     /// Cost of inserting a byte-string key whose block fits a line; none if it depends on where
     /// the key falls.
     pub insert_bytes: Option<InsertCost>,
+    /// Those of the amplification study's optimisations that concern it: that do something with it, or that it
+    /// can be without.
+    pub optimisations: Optimisations,
     /// Errors that it can be told to commit.
     pub mutants: MutantList,
     /// How the crash checker explores it.

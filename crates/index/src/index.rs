@@ -3,7 +3,10 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{BlockVisitor, Committed, Domain, Guard, InFlight, Link, Owned, Pool};
+use lapis_pmem::{
+    BlockVisitor, Committed, Domain, Guard, InFlight, Link, Optimisation, Optimisations, Owned,
+    Pool, XPLINE_BYTES,
+};
 
 use crate::IndexKind;
 use crate::entries_by_part::EntriesByPart;
@@ -19,7 +22,7 @@ use crate::root::IndexRoot;
 pub struct IndexOptions {
     /// Entries to make room for at once (hash tables). 0: start small and grow.
     pub expected_entries: usize,
-    /// Bytes per node (B+-trees). 0: the structure's default.
+    /// Bytes per node (B+-trees) or bucket (P-CLHT). 0: the structure's default.
     pub node_bytes: usize,
     /// Where volatile inner nodes lie (trees that rebuild them when opened).
     pub inner_nodes: InnerNodes,
@@ -29,6 +32,16 @@ impl IndexOptions {
     /// The structure's own choice of everything.
     pub const DEFAULT: Self =
         Self { expected_entries: 0, node_bytes: 0, inner_nodes: InnerNodes::Dram };
+
+    /// The same with those of the amplification study's optimisations that are chosen with an index: nodes or
+    /// buckets of 256 bytes.
+    #[must_use]
+    pub fn with(self, optimisations: Optimisations) -> Self {
+        match optimisations.has(Optimisation::XplineUnits) {
+            true => Self { node_bytes: XPLINE_BYTES, ..self },
+            false => self,
+        }
+    }
 }
 
 /// Where a tree that rebuilds its inner nodes keeps them.

@@ -5,7 +5,7 @@
 //!       0      4  kind            which structure (IndexKind)
 //!       4      4  key_kind        how keys are stored (KeyKind)
 //!       8      4  format_version  of that structure's layout
-//!      12      4  reserved, zero
+//!      12      4  padding_bytes   zero, but on modelled machines whose layouts are padded
 //!      16      8  top             the structure's top block, or null
 //!      24     40  words           the structure's own
 //! ```
@@ -26,7 +26,7 @@ persistent! {
         pub(crate) kind: PCell<u32>,
         pub(crate) key_kind: PCell<u32>,
         pub(crate) format_version: PCell<u32>,
-        pub(crate) reserved: PCell<u32>,
+        pub(crate) padding_bytes: PCell<u32>,
         pub(crate) top: Slot<PCell<u64>>,
         pub(crate) words: [PCell<u64>; 5],
     }
@@ -44,7 +44,7 @@ impl IndexRoot {
         self.kind.store(domain, kind as u32);
         self.key_kind.store(domain, key_kind as u32);
         self.format_version.store(domain, format_version);
-        self.reserved.store(domain, 0);
+        self.padding_bytes.store(domain, domain.padding_bytes() as u32);
         self.top.word().store(domain, 0);
         for word in &self.words {
             word.store(domain, 0);
@@ -83,6 +83,9 @@ impl IndexRoot {
         let format = root.format_version.load(domain);
         if format == 0 || format > newest_format {
             return Err(IndexError::NewerFormat { found: format, supported: newest_format });
+        }
+        if root.padding_bytes.load(domain) as usize != domain.padding_bytes() {
+            return Err(IndexError::Damaged { what: "its layout has another padding".into() });
         }
         Ok(root)
     }

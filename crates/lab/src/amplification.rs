@@ -11,6 +11,7 @@
 
 use lapis_device::{CacheShape, Config, MachineShape, Profile};
 use lapis_index::{IndexKind, IndexOptions};
+use lapis_pmem::Optimisations;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
@@ -64,16 +65,6 @@ impl Workload {
     }
 }
 
-named! {
-    /// Those of the study's optimisations that are not always there.
-    pub enum Optimisation {
-        /// None of them.
-        None = "none",
-        /// A lock's line is written back when it is given back.
-        EarlyEviction = "early-eviction",
-    }
-}
-
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -85,8 +76,9 @@ pub struct Options {
     pub keys: usize,
     /// Operations of each other workload.
     pub operations: usize,
-    /// With which of the study's optimisations.
-    pub optimisations: Vec<Optimisation>,
+    /// With which of the study's optimisations, of those that concern a structure. None named: what is worth
+    /// comparing of each ([`Optimisations::to_compare`]).
+    pub optimisations: Vec<Optimisations>,
     /// The device profile.
     pub profile: String,
     /// What the random numbers start from.
@@ -100,7 +92,7 @@ impl Default for Options {
             threads: vec![1, 8, 28],
             keys: 200_000,
             operations: 100_000,
-            optimisations: Optimisation::ALL.to_vec(),
+            optimisations: Vec::new(),
             profile: PROFILE.to_owned(),
             seed: 42,
         }
@@ -116,8 +108,9 @@ pub struct Row {
     pub workload: Workload,
     /// Logical workers.
     pub threads: usize,
-    /// Which of the study's optimisations it has.
-    pub optimisation: Optimisation,
+    /// Which of the study's optimisations it has, of those that concern it.
+    #[serde(serialize_with = "as_text")]
+    pub optimisations: Optimisations,
     /// Million operations per second of virtual time.
     pub mops: f64,
     /// Lines that entered the write pending queue for each insert; null without inserts.
@@ -132,6 +125,17 @@ pub struct Row {
     pub lifetime_years: Option<f64>,
 }
 
+fn as_text<S: serde::Serializer>(set: &Optimisations, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(set)
+}
+
+impl Row {
+    /// Whether it is of the index as it is built.
+    fn is_as_built(&self) -> bool {
+        self.optimisations == Optimisations::AS_BUILT.among(self.index.declaration().optimisations)
+    }
+}
+
 /// What `lab amplification` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Amplification {
@@ -141,7 +145,7 @@ pub struct Amplification {
     pub keys: usize,
     /// Operations of each other workload.
     pub operations: usize,
-    /// A row for each index, number of workers, optimisation and workload.
+    /// A row for each index, number of workers, set of optimisations and workload.
     pub rows: Vec<Row>,
 }
 
@@ -186,12 +190,12 @@ fn machine(profile: &Profile, keys: usize) -> MachineShape {
     MachineShape { caches, ..machine }
 }
 
-/// An index, workers, and an optimisation.
-type Case = (IndexKind, usize, Optimisation);
+/// An index, workers, and what it has of the optimisations that concern it.
+type Case = (IndexKind, usize, Optimisations);
 
 /// All workloads of a case.
 fn session(
-    &(index, threads, optimisation): &Case,
+    &(index, threads, optimisations): &Case,
     options: &Options,
     profile: &Profile,
 ) -> Result<Vec<Row>, ExperimentError> {
@@ -200,10 +204,10 @@ fn session(
     let keys = KeySet::generate(Distribution::Uniform, options.keys, fresh, options.seed);
     let shape = machine(profile, options.keys);
     let room = room_bytes(options.keys + fresh);
-    let writes_back_locks = optimisation == Optimisation::EarlyEviction;
-    let config = Config { writes_back_locks, ..Config::default() };
+    let config = Config { optimisations, ..Config::default() };
     let (meter, pool) = ModelMeter::with_pool_on(shape, INITIAL_BYTES, room, config)?;
-    let subject = (Contender::from(index).on_model)(pool, &IndexOptions::default())?;
+    let subject =
+        (Contender::from(index).on_model)(pool, &IndexOptions::default().with(optimisations))?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
     let modules = profile.memory.modules.value;
     let mut fresh = Fresh::new(&keys);
@@ -221,14 +225,14 @@ fn session(
         if wrong > 0 {
             return Err(wrong_answers(index.name(), Operation::Load, wrong));
         }
-        let case = (index, threads, optimisation);
+        let case = (index, threads, optimisations);
         rows.push(row(case, workload, [operations, inserts], modules, &section));
     }
     Ok(rows)
 }
 
 fn row(
-    (index, threads, optimisation): Case,
+    (index, threads, optimisations): Case,
     workload: Workload,
     [operations, inserts]: [usize; 2],
     modules: u64,
@@ -243,7 +247,7 @@ fn row(
         index,
         workload,
         threads,
-        optimisation,
+        optimisations,
         mops: section.mops(operations),
         wpq_per_insert: each(wpq, inserts as f64),
         wpq_per_operation: wpq / operations.max(1) as f64,
@@ -262,11 +266,8 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Amplification,
     if options.keys == 0 || options.operations == 0 {
         return bad("the amplification study takes at least one key and one operation");
     }
-    let lists = [options.indexes.len(), options.threads.len(), options.optimisations.len()];
-    if lists.contains(&0) {
-        return bad(
-            "the amplification study takes an index, a number of workers and an optimisation",
-        );
+    if options.indexes.is_empty() || options.threads.is_empty() {
+        return bad("the amplification study takes an index and a number of workers");
     }
     if options.threads.iter().any(|&threads| threads == 0 || threads > 256) {
         return bad("a modelled machine has 1 to 256 workers");
@@ -275,8 +276,13 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Amplification,
     let profile = sides.check()?;
     let mut cases: Vec<Case> = Vec::new();
     for &index in &options.indexes {
+        let concerned = index.declaration().optimisations;
+        let sets = match options.optimisations.as_slice() {
+            [] => concerned.to_compare(),
+            named => in_order(named.iter().map(|set| set.among(concerned))),
+        };
         for &threads in &options.threads {
-            cases.extend(options.optimisations.iter().map(|&of| (index, threads, of)));
+            cases.extend(sets.iter().map(|&set| (index, threads, set)));
         }
     }
     let found = sides.run_side_by_side(
@@ -290,18 +296,30 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Amplification,
     Ok(Amplification { profile: profile.name, keys, operations, rows })
 }
 
+/// What an index has of the optimisations, and the same case with more.
+struct Gain<'a> {
+    what: String,
+    beside: Optimisations,
+    rows: [&'a Row; 2],
+}
+
 impl Amplification {
-    /// The rows of a run without and with early eviction, of indexes whose locks it concerns.
-    fn gains(&self) -> impl Iterator<Item = (&Row, &Row)> {
-        let of =
-            |optimisation| self.rows.iter().filter(move |row| row.optimisation == optimisation);
-        of(Optimisation::EarlyEviction).filter_map(move |with| {
-            let same = |row: &&Row| {
-                (row.index, row.workload, row.threads) == (with.index, with.workload, with.threads)
+    /// Each optimisation beside others that an index has, and all of its together, in workload A.
+    fn gains(&self) -> Vec<Gain<'_>> {
+        let rows = || self.rows.iter().filter(|row| row.workload == Workload::A);
+        let mut gains = Vec::new();
+        for with in rows() {
+            let same = |row: &&Row| (row.index, row.threads) == (with.index, with.threads);
+            let gain = |what: String, beside| {
+                let without = rows().filter(same).find(|row| row.optimisations == beside)?;
+                Some(Gain { what, beside, rows: [without, with] })
             };
-            let without = of(Optimisation::None).find(same)?;
-            (with.wpq_per_operation != without.wpq_per_operation).then_some((without, with))
-        })
+            let has = with.optimisations;
+            gains.extend(has.each().filter_map(|one| gain(one.name().into(), has.without(one))));
+            let is_all = has == with.index.declaration().optimisations && has.each().count() > 1;
+            gains.extend(is_all.then(|| gain("together".into(), Optimisations::NONE)).flatten());
+        }
+        gains
     }
 }
 
@@ -310,12 +328,11 @@ impl Findings for Amplification {
         let headings = "index | workload | workers | Mop/s | WPQ inserts per insert | media writes per \
                         insert | media writes per WPQ insert | years";
         let mut table = Table::new(2, headings);
-        let only = (!self.rows.iter().any(|row| row.optimisation == Optimisation::None))
-            .then_some(Optimisation::EarlyEviction);
-        let shown = only.unwrap_or(Optimisation::None);
-        for row in self.rows.iter().filter(|row| row.optimisation == shown) {
+        let is_any_as_built = self.rows.iter().any(Row::is_as_built);
+        for row in self.rows.iter().filter(|row| row.is_as_built() || !is_any_as_built) {
+            let index = format!("`{}`", row.index);
             table.push([
-                format!("`{}`", row.index),
+                if is_any_as_built { index } else { format!("{index}, {}", row.optimisations) },
                 row.workload.to_string(),
                 row.threads.to_string(),
                 format!("{:.2}", row.mops),
@@ -325,27 +342,27 @@ impl Findings for Amplification {
                 decimals(row.lifetime_years, 1),
             ]);
         }
-        let headings = "early eviction | workload | workers | WPQ inserts per insert | with it | media writes \
-                        per insert | with it | change % | Mop/s | with it | change %";
-        let mut gains = Table::new(2, headings);
-        for (without, with) in self.gains() {
+        let headings = "index | optimisation | beside | workers | WPQ inserts per insert | with it | change % | \
+                        media writes per insert | with it | change % | Mop/s | with it | change %";
+        let mut gains = Table::new(3, headings);
+        for Gain { what, beside, rows: [without, with] } in self.gains() {
             let change = |from: f64, to: f64| format!("{:+.1}", (to / from - 1.0) * 100.0);
-            let media = without.media_per_insert.zip(with.media_per_insert);
-            gains.push([
-                format!("`{}`", with.index),
-                with.workload.to_string(),
-                with.threads.to_string(),
-                decimals(without.wpq_per_insert, 2),
-                decimals(with.wpq_per_insert, 2),
-                decimals(without.media_per_insert, 2),
-                decimals(with.media_per_insert, 2),
-                media.map_or("–".to_owned(), |(from, to)| change(from, to)),
-                format!("{:.2}", without.mops),
-                format!("{:.2}", with.mops),
-                change(without.mops, with.mops),
-            ]);
+            let changes = |of: fn(&Row) -> Option<f64>| {
+                let pair = [of(without), of(with)];
+                let both = pair[0].zip(pair[1]);
+                let percent = both.map_or("–".to_owned(), |(from, to)| change(from, to));
+                [decimals(pair[0], 2), decimals(pair[1], 2), percent]
+            };
+            let case =
+                [format!("`{}`", with.index), what, beside.to_string(), with.threads.to_string()];
+            let columns = [
+                changes(|row| row.wpq_per_insert),
+                changes(|row| row.media_per_insert),
+                changes(|row| Some(row.mops)),
+            ];
+            gains.push(case.into_iter().chain(columns.into_iter().flatten()));
         }
-        if self.gains().next().is_some() { vec![table, gains] } else { vec![table] }
+        if self.gains().is_empty() { vec![table] } else { vec![table, gains] }
     }
 
     fn notes(&self) -> Vec<String> {
@@ -372,7 +389,8 @@ impl Findings for Amplification {
         let workloads = in_order(self.rows.iter().map(|row| row.workload));
         let panels = workloads.into_iter().filter_map(|workload| {
             let rows: Vec<_> = (self.rows.iter())
-                .filter(|row| row.workload == workload && row.media_per_insert.is_some())
+                .filter(|row| row.workload == workload && row.is_as_built())
+                .filter(|row| row.media_per_insert.is_some())
                 .collect();
             let title = format!("workload {workload}");
             let y = Axis::linear("media writes per insert");
@@ -402,7 +420,7 @@ mod tests {
     #[test]
     fn every_index_has_a_row_for_each_workload_and_number_of_workers() {
         let found = run(&options(), &|_| ()).unwrap();
-        assert_eq!(found.rows.len(), 2 * 2 * 2 * 4);
+        assert_eq!(found.rows.len(), (1 + 5) * 2 * 4, "the one as it is, the other in five ways");
         for row in &found.rows {
             let inserts = row.workload != Workload::C;
             assert_eq!(row.wpq_per_insert.is_some(), inserts, "{row:?}");
@@ -417,15 +435,39 @@ mod tests {
         assert!(found.figure().unwrap().svg().unwrap().contains("workload a"));
     }
 
+    /// The changes of an index's optimisations, in workload A by one worker: of WPQ inserts and of media writes.
+    fn changes(index: IndexKind, what: &str, beside: &str) -> [f64; 2] {
+        let [keys, operations] = [20_000, 10_000];
+        let only = Options { indexes: vec![index], threads: vec![1], ..options() };
+        let found = run(&Options { keys, operations, ..only }, &|_| ()).unwrap();
+        let gains = found.gains();
+        let mut named = gains.iter().filter(|gain| gain.what == what);
+        let gain = named.find(|gain| gain.beside.to_string() == beside).expect("it is compared");
+        let change = |of: fn(&Row) -> Option<f64>| {
+            let [from, to] = gain.rows.map(|row| of(row).expect("there are inserts"));
+            to / from
+        };
+        [change(|row| row.wpq_per_insert), change(|row| row.media_per_insert)]
+    }
+
     #[test]
     fn locks_that_are_written_back_cost_p_clht_lines_and_spare_the_media_units() {
-        let [keys, operations] = [20_000, 10_000];
-        let only = Options { indexes: vec![IndexKind::PClht], threads: vec![1], ..options() };
-        let found = run(&Options { keys, operations, ..only }, &|_| ()).unwrap();
-        let (without, with) =
-            found.gains().find(|(row, _)| row.workload == Workload::A).expect("it has locks");
-        assert!(with.wpq_per_insert > without.wpq_per_insert);
-        assert!(with.media_per_insert.unwrap() < 0.7 * without.media_per_insert.unwrap());
+        let [wpq, media] = changes(IndexKind::PClht, "early-eviction", "flush-coalescing");
+        assert!(wpq > 1.0 && media < 0.7, "{wpq} {media}");
+    }
+
+    #[test]
+    fn coalesced_flushes_spare_p_clht_lines_and_the_media_nothing() {
+        let [wpq, media] = changes(IndexKind::PClht, "flush-coalescing", "none");
+        assert!(wpq < 0.75 && media > 0.95, "{wpq} {media}");
+    }
+
+    #[test]
+    fn padding_costs_level_hashing_and_fast_fair_lines() {
+        let [wpq, _] = changes(IndexKind::LevelHash, "removal-of-bloat", "flush-coalescing");
+        assert!(wpq < 0.9, "{wpq}");
+        let [wpq, _] = changes(IndexKind::FastFair, "removal-of-bloat", "none");
+        assert!(wpq < 0.9, "{wpq}");
     }
 
     #[test]

@@ -142,6 +142,14 @@ pub trait Domain: Observed + Clone + Debug + Send + Sync + 'static {
     #[track_caller]
     fn fence(&self);
 
+    /// Sees to it that `earlier`, which was just stored to, persists before `later`, which is stored to next and
+    /// lies in the same line: rule R2 does that. A modelled machine without *flush coalescing* (section IV of the
+    /// amplification study, IEEE Access 2021) flushes and fences it as one would who does not know; and one whose
+    /// layouts are padded does where that has brought the two into different lines.
+    #[inline(always)]
+    #[track_caller]
+    fn order_in_line<T: ?Sized>(&self, _earlier: &T, _later: &PCell<u64>) {}
+
     /// Notes that a lock in persistent memory was given back. A machine that is told to writes its line back, without
     /// waiting: nobody needs the word to be durable, but a line that is cast out later, when the media have
     /// written what lies beside it, costs them a write of its own. That is the *early eviction* of section IV of the

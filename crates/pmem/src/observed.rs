@@ -94,6 +94,14 @@ pub trait Observed {
         false
     }
 
+    /// Bytes of padding that a layout is to have where the study of write amplification found some that nobody
+    /// had intended: its *bloat*, without [`Optimisation::RemovalOfBloat`](crate::Optimisation::RemovalOfBloat).
+    /// On hardware none, a constant.
+    #[inline(always)]
+    fn padding_bytes(&self) -> usize {
+        0
+    }
+
     /// Leaves out flushes and fences until what is returned is dropped, if `mutant` is to be
     /// [committed](Observed::commits); else nothing, at no cost.
     #[inline(always)]

@@ -24,8 +24,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_pmem::{
-    BlockVisitor, Committed, Domain, InFlight, Link, Owned, PCell, Pool, Slot, host_lock,
-    persistent,
+    BlockVisitor, Committed, Domain, InFlight, Link, Optimisations, Owned, PCell, Pool, Slot,
+    host_lock, persistent,
 };
 use parking_lot::Mutex;
 
@@ -240,6 +240,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Nobody, nowhere",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(3, 2),
+    optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/toy"],

@@ -5,12 +5,13 @@ use lapis_index::{IndexKind, IndexOptions};
 
 use super::{CrashError, Structure, cells, indexes, logs, pages};
 use crate::erased::Subjects;
+use crate::options::ExploreOptions;
 use crate::subjects::{
     AllocatorSubject, BlockLogSubject, FpLeavesSubject, IndexSubject, StoreSubject, TUNED_SPITFIRE,
 };
 
 /// The subjects of a structure, or the one that `only` names; without a name those that are long only if
-/// `with_long` says so. Indexes have so many keys beforehand, if it is not 0.
+/// `options` say so.
 ///
 /// # Errors
 /// [`CrashError::UnknownSubject`], [`CrashError::SeveralWorkersOnly`] if there is none of that name:
@@ -18,11 +19,11 @@ use crate::subjects::{
 pub(super) fn subjects_of(
     structure: Structure,
     only: Option<&str>,
-    filled: u64,
-    with_long: bool,
+    options: &ExploreOptions,
 ) -> Result<Subjects, CrashError> {
-    let mut subjects = all_subjects(structure, filled);
-    if only.is_none_or(|only| only == structure.name()) && !with_long && filled == 0 {
+    let mut subjects = all_subjects(structure, options);
+    let is_long = options.long_runs || options.filled > 0;
+    if only.is_none_or(|only| only == structure.name()) && !is_long {
         subjects.retain(|subject| subject.first_operation() == 0);
     }
     if let Some(only) = only.filter(|only| *only != structure.name()) {
@@ -35,9 +36,9 @@ pub(super) fn subjects_of(
     Ok(subjects)
 }
 
-pub(super) fn all_subjects(structure: Structure, filled: u64) -> Subjects {
+pub(super) fn all_subjects(structure: Structure, options: &ExploreOptions) -> Subjects {
     match structure {
-        Structure::Index(kind) => indexes::subjects(kind, filled),
+        Structure::Index(kind) => indexes::subjects(kind, options),
         Structure::Log(kind) => logs::subjects(kind),
         Structure::Cell(kind) => cells::subjects(kind),
         Structure::Page(kind) => pages::subjects(kind),

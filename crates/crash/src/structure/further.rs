@@ -34,7 +34,7 @@ pub fn explore_further(
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, CrashError> {
     let mut total = explore_structure(structure, only, options, progress)?;
-    let subjects = subjects_of(structure, only, options.filled, options.long_runs)?;
+    let subjects = subjects_of(structure, only, options)?;
     let mut fruitless = 0;
     'seeds: for number in 1..=CANDIDATES {
         let missed = total.coverage.missed();

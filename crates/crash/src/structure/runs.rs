@@ -30,7 +30,7 @@ impl Structure {
     }
 
     fn named(self, is_meant: impl Fn(&dyn AnySubject) -> bool) -> Vec<&'static str> {
-        let subjects = all_subjects(self, 0);
+        let subjects = all_subjects(self, &ExploreOptions::default());
         let meant = subjects.iter().filter(|subject| is_meant(&***subject));
         meant.map(|subject| subject.name()).collect()
     }
@@ -54,7 +54,7 @@ pub fn explore_structure(
         ops: options.ops,
         ..Default::default()
     };
-    for subject in subjects_of(structure, only, options.filled, options.long_runs)? {
+    for subject in subjects_of(structure, only, options)? {
         if total.stopped {
             break;
         }
@@ -85,7 +85,7 @@ pub fn structure_points(
     options: &ExploreOptions,
 ) -> Result<Vec<PersistPoint>, CrashError> {
     let mut found = Vec::new();
-    for subject in subjects_of(structure, only, options.filled, options.long_runs)? {
+    for subject in subjects_of(structure, only, options)? {
         found.extend(Run::record(&*subject, options).map_err(failed(&*subject))?.points);
     }
     found.sort_unstable();
@@ -107,7 +107,7 @@ pub fn structure_persist_points(
     progress: &Progress<'_>,
 ) -> Result<Vec<PersistPointRow>, CrashError> {
     let mut rows = Vec::new();
-    let subjects = subjects_of(structure, only, 0, false)?;
+    let subjects = subjects_of(structure, only, options)?;
     // What one seed kills with any kind of keys need not be tried with the next.
     for &seed in seeds {
         let options = ExploreOptions { seed, ..options.clone() };
@@ -136,7 +136,7 @@ pub(crate) fn each_run(
     visit: &mut dyn FnMut(SubjectRun),
 ) -> Result<(), CrashError> {
     let options = ExploreOptions { ops, seed, ..ExploreOptions::default() };
-    for subject in subjects_of(structure, only, 0, false)? {
+    for subject in subjects_of(structure, only, &options)? {
         let run = Run::record(&*subject, &options).map_err(failed(&*subject))?;
         let kinds = run.operation_kinds();
         let recorded = RecordedTrace::of_run(run.trace, &run.base);

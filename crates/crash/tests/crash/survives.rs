@@ -2,22 +2,27 @@
 
 use lapis_crash::{ExploreOptions, Strategy, Structure, explore_structure};
 use lapis_index::IndexKind;
+use lapis_pmem::Optimisations;
 
 fn survives(structure: Structure, ops: usize, seed: u64) {
     survives_by(Strategy::default(), structure, ops, seed);
 }
 
 fn survives_by(strategy: Strategy, structure: Structure, ops: usize, seed: u64) {
+    // The leaves have few crash points, with many images each.
+    let spread_images = if structure == Structure::FpLeaves { 0 } else { 12_000 };
+    let options =
+        ExploreOptions { ops, seed, strategy, spread_images, ..ExploreOptions::default() };
+    survives_with(structure, options);
+}
+
+fn survives_with(structure: Structure, options: ExploreOptions) {
+    let ops = options.ops;
     let options = ExploreOptions {
-        ops,
-        seed,
-        strategy,
         exhaustive_limit: 256,
         samples: 32,
-        // The leaves have few crash points, with many images each.
-        spread_images: if structure == Structure::FpLeaves { 0 } else { 12_000 },
         crash_in_recovery_every: 512,
-        ..ExploreOptions::default()
+        ..options
     };
     let report = explore_structure(structure, None, &options, &|_| {}).unwrap();
     println!(
@@ -46,6 +51,25 @@ fn listed_survives(structure: Structure) {
 
 mod power_cuts_are_survived_by {
     for_each_structure! { ($) super::listed_survives }
+}
+
+#[test]
+fn indexes_survive_power_cuts_with_other_optimisations_than_they_are_built_with() {
+    for kind in IndexKind::ALL {
+        let concerned = kind.declaration().optimisations;
+        let built = Optimisations::AS_BUILT.among(concerned);
+        for optimisations in concerned.to_compare().into_iter().filter(|&set| set != built) {
+            println!("{kind} with {optimisations}");
+            let options = ExploreOptions {
+                ops: 120,
+                seed: 23,
+                spread_images: 3000,
+                optimisations,
+                ..ExploreOptions::default()
+            };
+            survives_with(Structure::Index(kind), options);
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a modelled machine is asked to observe.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::{Mutant, Optimisations};
 
 use crate::counting::counters::MachineShape;
 use crate::counting::timing::TimingShape;
@@ -23,8 +23,8 @@ pub struct Config {
     /// A flush or fence that is not performed (no guarantee, no count), or a non-temporal copy
     /// that is done with ordinary stores and no flush. Host memory is ordered all the same.
     pub suppress: Option<PersistPoint>,
-    /// Write a lock's line back when it is given back ([`Domain::lock_released`](lapis_pmem::Domain::lock_released)).
-    pub writes_back_locks: bool,
+    /// Those of the amplification study's optimisations that are the machine's.
+    pub optimisations: Optimisations,
     /// A known error that structures are to commit.
     pub mutant: Option<Mutant>,
     /// Made for [`Modelled::run_workers`]: several workers, each with a store buffer.

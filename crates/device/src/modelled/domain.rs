@@ -3,7 +3,9 @@
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Observed, PCell, Word};
+use lapis_pmem::{
+    Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Observed, Optimisation, PCell, Word,
+};
 
 use super::state::WordEvent;
 use super::{Modelled, ModelledWord, StructuralEvent};
@@ -122,8 +124,18 @@ impl Domain for Modelled {
 
     #[track_caller]
     fn lock_released(&self, lock: &PCell<u64>) {
-        if self.machine.writes_back_locks {
+        if self.machine.optimisations.has(Optimisation::EarlyEviction) {
             self.flush(lock);
+        }
+    }
+
+    #[track_caller]
+    fn order_in_line<T: ?Sized>(&self, earlier: &T, later: &PCell<u64>) {
+        let line = |at: usize| at / LINE_BYTES;
+        let (start, later) = ((&raw const *earlier).addr(), (&raw const *later).addr());
+        let is_in_line = [start, start + size_of_val(earlier) - 1].map(line) == [line(later); 2];
+        if !is_in_line || !self.machine.optimisations.has(Optimisation::FlushCoalescing) {
+            self.persist(earlier);
         }
     }
 
@@ -236,6 +248,11 @@ impl Observed for Modelled {
         let first = self.traced_events();
         let fresh = StructuralEvent { count: 0, first };
         self.machine.happened.lock().entry(event).or_insert(fresh).count += 1;
+    }
+
+    #[inline]
+    fn padding_bytes(&self) -> usize {
+        if self.machine.optimisations.has(Optimisation::RemovalOfBloat) { 0 } else { 8 }
     }
 
     #[inline]

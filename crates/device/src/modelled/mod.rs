@@ -24,7 +24,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lapis_pmem::{LINE_BYTES, Mutant, Region, Word};
+use lapis_pmem::{LINE_BYTES, Mutant, Optimisations, Region, Word};
 use parking_lot::Mutex;
 
 pub use self::config::Config;
@@ -66,7 +66,7 @@ struct Machine {
     bytes: usize,
     reserved_bytes: usize,
     counts_loads: bool,
-    writes_back_locks: bool,
+    optimisations: Optimisations,
     /// Whether the counters see nothing for now.
     rests: AtomicBool,
     /// Whether loads are anybody's business: they are counted or watched.
@@ -103,7 +103,7 @@ impl Modelled {
                 bytes: reserved_bytes.min(MODELLED_BYTES_LIMIT),
                 reserved_bytes,
                 counts_loads: config.counting.is_some(),
-                writes_back_locks: config.writes_back_locks,
+                optimisations: config.optimisations,
                 rests: AtomicBool::new(false),
                 observes_loads: config.counting.is_some() || config.watching,
                 only_watches_loads: AtomicBool::new(

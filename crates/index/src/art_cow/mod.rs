@@ -36,6 +36,8 @@
 
 pub mod mutants;
 
+use lapis_pmem::Optimisations;
+
 use crate::IndexKind;
 use crate::art::Art;
 use crate::art::policy::{Mutants, Policy};
@@ -74,6 +76,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Lee et al., FAST 2017",
     insert_u64: InsertCost::of(5, 2),
     insert_bytes: InsertCost::of(5, 2),
+    optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/art", "index/src/radix"],

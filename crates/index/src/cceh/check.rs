@@ -38,7 +38,7 @@ pub(super) fn problems<D: Domain, K: IndexKey + ?Sized>(index: &Cceh<D, K>) -> V
         return vec![error.to_string()];
     }
     let directory = index.directory();
-    if directory.elements(&index.pool).is_none() {
+    if !directory.is_inside(&index.pool) {
         return vec![format!("I1: the directory of {directory:?} is not inside the pool")];
     }
     if index.structure_lock().read(index.domain()).is_locked(index.generation) {
@@ -136,7 +136,7 @@ pub(super) fn visit_blocks<D: Domain, K: IndexKey + ?Sized>(
         return;
     }
     let directory = index.directory();
-    if directory.elements(&index.pool).is_none() {
+    if !directory.is_inside(&index.pool) {
         return visitor
             .problem(format!("I1: the directory of {directory:?} is not inside the pool"));
     }

@@ -99,7 +99,10 @@ mod write;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Owned, Pool};
+use lapis_pmem::{
+    Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Optimisation, Optimisations,
+    Owned, Pool,
+};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
@@ -236,7 +239,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
         let bytes = SEGMENT_SIZES.found(found.words[SEGMENT_BYTES_WORD].load(pool.domain()))?;
         let generation = locks::generation(&pool, mutants::PERSISTED_LOCK);
         let index = Self { pool, root, generation, lines: lines_of(bytes), _keys: PhantomData };
-        if index.directory().elements(&index.pool).is_none() {
+        if !index.directory().is_inside(&index.pool) {
             return Err(damaged_directory());
         }
         index.complete_change()?;
@@ -278,6 +281,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Nam et al., FAST 2019",
     insert_u64: InsertCost::of(1, 1),
     insert_bytes: InsertCost::of(2, 2),
+    optimisations: Optimisations::of(&[Optimisation::FlushCoalescing, Optimisation::EarlyEviction]),
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/cceh"],

@@ -112,6 +112,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         }
         // I3: within the line these persist in this order (R2).
         entry.value.store_ordered(domain, value);
+        domain.order_in_line(&entry.value, &entry.key);
         let bits = word.bits();
         Ok(entry.key.publish_word(domain, word, |_| bits).persist())
     }

@@ -24,11 +24,6 @@ struct Seen<'p> {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
-    fn try_node(&self, link: Link<NodeHeader>) -> Option<Node<'_>> {
-        let (header, slots) = self.pool.try_at_with(link, self.capacity)?;
-        Some(Node { link, header, slots })
-    }
-
     fn compare(&self, left: u64, right: u64) -> Option<Ordering> {
         K::with_word(&self.pool, right, |_| ())?;
         K::with_word(&self.pool, left, |key| key.cmp_word(&self.pool, right))

@@ -19,6 +19,10 @@
 //!      64     64  slots 2-5, and so on: four to a line, none straddles one
 //! ```
 //!
+//! On a modelled machine whose layouts are padded ([`Observed::padding_bytes`](lapis_pmem::Observed::padding_bytes))
+//! the slots begin 8 bytes later, as in the authors' code. Then the key of every fourth slot ends a line and its
+//! value begins the next, and each is made durable before the other changes (I3).
+//!
 //! A key word is the integer, or a link to the byte string (key.rs). The range of a node is
 //! `low <= key < sibling.low`. A child's separator in its parent is the child's low word.
 //!
@@ -76,7 +80,9 @@ mod tests;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool, Resident};
+use lapis_pmem::{
+    Domain, InFlight, Link, LockGeneration, Optimisation, Optimisations, Owned, Pool, Resident,
+};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, Run};
@@ -84,7 +90,7 @@ use crate::index::{Capabilities, Index, IndexError, IndexOptions, forward_to_fil
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
-use node::{Entry, NODE_SIZES, Node, NodeHeader, RIGHTWARD, SiblingWord, capacity_of};
+use node::{NODE_SIZES, Node, NodeHeader, RIGHTWARD, SiblingWord, capacity_of};
 
 const FORMAT_VERSION: u32 = 1;
 /// [`IndexRoot::words`]: bytes per node.
@@ -123,10 +129,16 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
 
     #[inline(always)]
     fn node(&self, link: Link<NodeHeader>) -> Node<'_> {
-        match self.pool.try_at_with(link, self.capacity) {
-            Some((header, slots)) => Node { link, header, slots },
+        match self.try_node(link) {
+            Some(node) => node,
             None => beyond_the_end(link),
         }
+    }
+
+    #[inline(always)]
+    fn try_node(&self, link: Link<NodeHeader>) -> Option<Node<'_>> {
+        let (header, slots) = node::parts(&self.pool, link, self.capacity)?;
+        Some(Node { link, header, slots })
     }
 
     /// The leftmost node of the highest level.
@@ -182,8 +194,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
         let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
         let node_bytes = NODE_SIZES.found(found.words[NODE_BYTES_WORD].load(pool.domain()))?;
         let top: Link<NodeHeader> = found.top.load(pool.domain()).cast();
-        let capacity = capacity_of(node_bytes) as u16;
-        if pool.try_at_with::<_, Entry>(top, capacity).is_none() {
+        let capacity = capacity_of(pool.domain(), node_bytes) as u16;
+        if node::parts(&pool, top, capacity).is_none() {
             return Err(IndexError::Damaged { what: "its top node is outside the pool".into() });
         }
         let generation = LockGeneration::of(pool.generation());
@@ -200,6 +212,11 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Hwang et al., FAST 2018",
     insert_u64: None,
     insert_bytes: None,
+    optimisations: Optimisations::of(&[
+        Optimisation::RemovalOfBloat,
+        Optimisation::EarlyEviction,
+        Optimisation::XplineUnits,
+    ]),
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/fast_fair"],

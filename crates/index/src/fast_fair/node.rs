@@ -1,7 +1,7 @@
 //! A node as it lies in the pool, and the two ways of looking at it that need no lock: its words
 //! one by one, and the search of a node that nobody is changing.
 
-use lapis_pmem::{Domain, GenerationLock, LINE_BYTES, LINK_MASK, Link, PCell, persistent};
+use lapis_pmem::{Domain, GenerationLock, LINE_BYTES, LINK_MASK, Link, PCell, Pool, persistent};
 
 use crate::node_size::NodeSizes;
 
@@ -38,7 +38,8 @@ pub(super) const NODE_SIZES: NodeSizes = NodeSizes {
     default_bytes: 512,
 };
 
-const _: () = assert!(LINE_BYTES.is_multiple_of(ENTRY_BYTES), "an entry never straddles a line");
+const _: () =
+    assert!(LINE_BYTES.is_multiple_of(ENTRY_BYTES), "without padding no entry straddles lines");
 const _: () = assert!(HEADER_BYTES + 2 * ENTRY_BYTES == LINE_BYTES, "slots 0 and 1 are in line 0");
 
 /// Lock payload: entries were last moved towards slot 0, so lock-free readers go right to left.
@@ -47,14 +48,42 @@ pub(super) const LEFTWARD: u8 = 1;
 pub(super) const RIGHTWARD: u8 = 0;
 
 /// Entries of a node of `node_bytes`.
-pub(super) const fn capacity_of(node_bytes: usize) -> usize {
-    (node_bytes - HEADER_BYTES) / ENTRY_BYTES
+pub(super) fn capacity_of<D: Domain>(domain: &D, node_bytes: usize) -> usize {
+    (node_bytes - HEADER_BYTES - domain.padding_bytes()) / ENTRY_BYTES
 }
 
-/// Whether `slot` is the first in its line.
+/// Where `slot` begins in its line.
 #[inline(always)]
-pub(super) const fn begins_line(slot: usize) -> bool {
-    (HEADER_BYTES + slot * ENTRY_BYTES).is_multiple_of(LINE_BYTES)
+fn place_in_line<D: Domain>(domain: &D, slot: usize) -> usize {
+    (HEADER_BYTES + domain.padding_bytes() + slot * ENTRY_BYTES) % LINE_BYTES
+}
+
+/// Whether `slot` is the first that lies in its line.
+#[inline(always)]
+pub(super) fn begins_line<D: Domain>(domain: &D, slot: usize) -> bool {
+    place_in_line(domain, slot) < ENTRY_BYTES
+}
+
+/// Whether the key of `slot` ends a line, and its value begins the next: with padding only.
+#[inline(always)]
+pub(super) fn straddles<D: Domain>(domain: &D, slot: usize) -> bool {
+    domain.padding_bytes() > 0 && place_in_line(domain, slot) + ENTRY_BYTES > LINE_BYTES
+}
+
+/// The header and the slots of the node at `link`. None if it is not inside the pool.
+#[inline(always)]
+pub(super) fn parts<D: Domain>(
+    pool: &Pool<D>,
+    link: Link<NodeHeader>,
+    capacity: u16,
+) -> Option<(&NodeHeader, &[Entry])> {
+    match pool.domain().padding_bytes() {
+        0 => pool.try_at_with(link, capacity),
+        padding => {
+            let slots = Link::from_bits(link.bits() + (HEADER_BYTES + padding) as u64);
+            Some((pool.try_at(link)?, pool.try_slice(slots, usize::from(capacity))?))
+        }
+    }
 }
 
 /// The link to the right neighbour, with the node's level and flags above it.
@@ -240,11 +269,5 @@ mod tests {
         let other = word.with_link(Link::NULL).with_hidden(false).deleted();
         assert_eq!((other.link(), other.level()), (Link::NULL, 7));
         assert!(other.is_deleted() && !other.is_hidden() && !word.is_deleted());
-    }
-
-    #[test]
-    fn lines_begin_at_every_fourth_slot_from_the_third_on() {
-        let first: Vec<usize> = (0..12).filter(|&slot| begins_line(slot)).collect();
-        assert_eq!(first, [2, 6, 10]);
     }
 }

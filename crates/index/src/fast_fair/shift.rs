@@ -4,7 +4,7 @@
 use lapis_pmem::{Committed, Domain};
 
 use super::mutants;
-use super::node::{LEFTWARD, Node, RIGHTWARD, begins_line};
+use super::node::{LEFTWARD, Node, RIGHTWARD, begins_line, straddles};
 
 impl Node<'_> {
     /// Tells lock-free readers which way entries are about to move, before any of them does.
@@ -44,11 +44,14 @@ impl Node<'_> {
             let (from, to) = (&self.slots[slot], &self.slots[slot + 1]);
             // I2: the key first makes slot + 1 a duplicate, so that its value does not count.
             to.key.store_ordered(domain, from.key.load(domain));
+            if straddles(domain, slot + 1) {
+                domain.persist(&to.key);
+            }
             to.value.store_ordered(domain, from.value.load(domain));
-            if begins_line(slot + 1) {
+            if begins_line(domain, slot + 1) || straddles(domain, slot + 1) {
                 // I3: the next store takes the entry out of `slot`, in another line; the copy must
                 // be durable first. Nothing more is written to the copy's line.
-                domain.persist(to);
+                domain.persist(&to.value);
                 unfenced = false;
             }
         }
@@ -62,12 +65,17 @@ impl Node<'_> {
         } else if position < count {
             // I2: a duplicate of the left neighbour; from here slot position + 1 counts.
             entry.key.store_ordered(domain, self.slots[position - 1].key.load(domain));
+            if straddles(domain, position) {
+                domain.persist(&entry.key);
+            }
             entry.value.store_ordered(domain, value);
         } else {
             // The key is zero: the end of the node.
             entry.value.store_ordered(domain, value);
         }
-        if unfenced {
+        if straddles(domain, position) {
+            domain.persist(&entry.value);
+        } else if unfenced {
             // I8: the commit makes the key's block reachable.
             domain.fence();
         }
@@ -77,7 +85,7 @@ impl Node<'_> {
         } else {
             entry.key.store_ordered(domain, key);
         }
-        domain.flush(entry);
+        domain.flush(&entry.key);
         Committed::after_fence(domain)
     }
 
@@ -113,9 +121,9 @@ impl Node<'_> {
         self.close_gap(domain, position, count)
     }
 
-    /// Flushes a slot that is the last its operation changes, and fences.
+    /// Flushes the key of a slot, which is the last that its operation changes, and fences.
     fn commit_slot<D: Domain>(&self, domain: &D, slot: usize) -> Committed {
-        domain.flush(&self.slots[slot]);
+        domain.flush(&self.slots[slot].key);
         Committed::after_fence(domain)
     }
 
@@ -132,17 +140,23 @@ impl Node<'_> {
             let (to, from) = (&self.slots[slot], &self.slots[slot + 1]);
             // I2: `slot` is a duplicate, its value does not count; once it has the key of
             // slot + 1, it counts and slot + 1 does not.
+            if straddles(domain, slot) {
+                domain.persist(&to.key);
+            }
             to.value.store_ordered(domain, from.value.load(domain));
+            if straddles(domain, slot) {
+                domain.persist(&to.value);
+            }
             to.key.store_ordered(domain, from.key.load(domain));
             let ends_line = if domain.commits(mutants::WRONG_END_OF_LINE_ON_REMOVE) {
-                begins_line(slot)
+                begins_line(domain, slot)
             } else {
-                begins_line(slot + 1)
+                begins_line(domain, slot + 1)
             };
             if ends_line {
                 // I3: the next store overwrites the entry in slot + 1, in another line; its copy
                 // must be durable first. Nothing more is written to the copy's line.
-                domain.persist(to);
+                domain.persist(&to.key);
             }
         }
         self.slots[count - 1].key.store_ordered(domain, 0);

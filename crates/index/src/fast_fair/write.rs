@@ -387,7 +387,8 @@ pub(super) fn build<'p, D: Domain>(
     init(&fresh);
     fresh.low.store(domain, low);
     let mut tail = [0u8; LARGEST_NODE_BYTES];
-    for (bytes, &(key, value)) in tail.chunks_exact_mut(ENTRY_BYTES).zip(entries) {
+    let slots = &mut tail[domain.padding_bytes()..];
+    for (bytes, &(key, value)) in slots.chunks_exact_mut(ENTRY_BYTES).zip(entries) {
         bytes[..8].copy_from_slice(&key.to_ne_bytes());
         bytes[8..].copy_from_slice(&value.to_ne_bytes());
     }

@@ -88,7 +88,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use lapis_blocks::fp_leaf::FINGERPRINTS;
-use lapis_pmem::{Domain, InFlight, Link, Owned, Pool};
+use lapis_pmem::{Domain, InFlight, Link, Optimisations, Owned, Pool};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
@@ -240,6 +240,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Oukid et al., SIGMOD 2016",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(3, 2),
+    optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/fptree"],

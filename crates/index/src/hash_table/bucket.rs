@@ -101,8 +101,10 @@ impl Bucket {
     /// the bit persist in their order (rule R2), so that with the bit there are the key and its value.
     #[inline(always)]
     pub(crate) fn fill<D: Domain>(&self, domain: &D, slot: usize, key: u64, value: u64) {
-        self.entries[slot].value.store_ordered(domain, value);
-        self.entries[slot].key.store_ordered(domain, key);
+        let entry = &self.entries[slot];
+        entry.value.store_ordered(domain, value);
+        entry.key.store_ordered(domain, key);
+        domain.order_in_line(entry, self.lock.word());
     }
 
     /// The slot that is occupied by `key`, if any. `tag` is the key's tag.

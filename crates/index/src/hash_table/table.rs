@@ -21,7 +21,12 @@ pub(crate) const MAX_LOG2: u32 = 32;
 
 /// A table of two to the power of one or more elements. Any bits can be asked anything: a damaged word
 /// leads to links that the pool refuses.
-pub(crate) struct Table<T>(u64, PhantomData<fn() -> T>);
+pub(crate) struct Table<T> {
+    word: u64,
+    /// Bytes behind each element that are nobody's.
+    padding: u64,
+    _elements: PhantomData<fn() -> T>,
+}
 
 impl<T> Clone for Table<T> {
     fn clone(&self) -> Self {
@@ -33,40 +38,52 @@ impl<T> Copy for Table<T> {}
 
 impl<T> PartialEq for Table<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
+        self.word == other.word
     }
 }
 
 impl<T> std::fmt::Debug for Table<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let offset = self.0 & lapis_pmem::LINK_MASK;
-        write!(f, "2^{} elements at {offset:#x}", self.0 >> LOG2_SHIFT)
+        let offset = self.word & lapis_pmem::LINK_MASK;
+        write!(f, "2^{} elements at {offset:#x}", self.word >> LOG2_SHIFT)
     }
 }
 
 impl<T: Persistent> Table<T> {
+    #[inline(always)]
+    fn of_bits(word: u64) -> Self {
+        Self { word, padding: 0, _elements: PhantomData }
+    }
+
+    /// The same with so many bytes of padding behind each element ([`Observed::padding_bytes`](
+    /// lapis_pmem::Observed::padding_bytes)).
+    #[inline(always)]
+    pub(crate) fn padded(self, padding_bytes: usize) -> Self {
+        Self { padding: padding_bytes as u64, ..self }
+    }
+
     pub(crate) fn new(link: Link<T>, log2: u32) -> Self {
-        Self(link.bits() | u64::from(log2) << LOG2_SHIFT, PhantomData)
+        Self::of_bits(link.bits() | u64::from(log2) << LOG2_SHIFT)
     }
 
     /// What a cell says.
     #[inline(always)]
     pub(crate) fn in_word<D: Domain>(word: &PCell<u64>, domain: &D) -> Self {
-        Self(word.load_acquire(domain), PhantomData)
+        Self::of_bits(word.load_acquire(domain))
     }
 
     #[inline(always)]
     pub(crate) fn bits(self) -> u64 {
-        self.0
+        self.word
     }
 
     pub(crate) fn link(self) -> Link<T> {
-        Link::from_bits(self.0)
+        Link::from_bits(self.word)
     }
 
     #[inline(always)]
     pub(crate) fn log2(self) -> u32 {
-        (self.0 >> LOG2_SHIFT) as u32
+        (self.word >> LOG2_SHIFT) as u32
     }
 
     /// Number of elements; 0 if there cannot be as many as the word says.
@@ -74,8 +91,14 @@ impl<T: Persistent> Table<T> {
         if (1..=MAX_LOG2).contains(&self.log2()) { 1 << self.log2() } else { 0 }
     }
 
+    /// From the start of one element to that of the next.
+    #[inline(always)]
+    pub(crate) fn stride(self) -> u64 {
+        size_of::<T>() as u64 + self.padding
+    }
+
     pub(crate) fn bytes(self) -> usize {
-        self.len() as usize * size_of::<T>()
+        (self.len() * self.stride()) as usize
     }
 
     /// The element that a hash belongs to. The upper bits decide, so that one element of a table is
@@ -88,12 +111,25 @@ impl<T: Persistent> Table<T> {
 
     #[inline(always)]
     pub(crate) fn at(self, index: u64) -> Link<T> {
-        let start = self.0 & lapis_pmem::LINK_MASK;
-        Link::from_bits(start.wrapping_add(index.wrapping_mul(size_of::<T>() as u64)))
+        let start = self.word & lapis_pmem::LINK_MASK;
+        Link::from_bits(start.wrapping_add(index.wrapping_mul(self.stride())))
     }
 
-    /// All elements, if they are inside the pool.
+    /// Whether `link` leads into the table.
+    pub(crate) fn contains(self, link: Link<T>) -> bool {
+        let start = self.link().offset();
+        (start..start + self.bytes() as u64).contains(&link.offset())
+    }
+
+    /// Whether all elements are inside the pool.
+    pub(crate) fn is_inside<D: Domain>(self, pool: &Pool<D>) -> bool {
+        let elements = self.bytes().div_ceil(size_of::<T>());
+        elements > 0 && pool.try_slice(self.link(), elements).is_some()
+    }
+
+    /// All elements, if they are inside the pool, of a table without padding.
     pub(crate) fn elements<D: Domain>(self, pool: &Pool<D>) -> Option<&[T]> {
+        debug_assert_eq!(self.padding, 0, "what lies between elements is none");
         (self.len() > 0).then(|| pool.try_slice(self.link(), self.len() as usize))?
     }
 }

@@ -38,7 +38,8 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
         if log2 > MAX_LOG2 {
             return Err(AllocError::TooLarge { asked_bytes: usize::MAX }.into());
         }
-        let mut level = TableWriter::new(pool, log2, mutants::UNFLUSHED_NEW_LEVEL)?;
+        let padding_bytes = domain.padding_bytes();
+        let mut level = TableWriter::new(pool, log2, padding_bytes, mutants::UNFLUSHED_NEW_LEVEL)?;
         let mut frozen = Frozen::none_of(pool, self.generation, old.top, 2);
         for _ in 0..old.bottom.len() {
             frozen.freeze_next().ok_or_else(|| IndexError::Damaged {

@@ -3,7 +3,7 @@
 use lapis_pmem::{Domain, Link, PCell, Pool};
 
 use super::LevelHash;
-use crate::hash_table::bucket::{BUCKET_BYTES, Bucket};
+use crate::hash_table::bucket::Bucket;
 use crate::hash_table::table::Table;
 use crate::key::{IndexKey, place_hash};
 
@@ -78,8 +78,8 @@ impl Levels {
     pub(super) fn group_at(self, link: Link<Bucket>) -> Option<u64> {
         self.both().into_iter().find_map(|level| {
             let distance = link.offset().checked_sub(level.link().offset())?;
-            let number = distance / BUCKET_BYTES as u64;
-            (distance.is_multiple_of(BUCKET_BYTES as u64) && number < level.len())
+            let number = distance / level.stride();
+            (distance.is_multiple_of(level.stride()) && number < level.len())
                 .then(|| number >> (level.log2() - self.bottom.log2()))
         })
     }
@@ -87,6 +87,6 @@ impl Levels {
     /// Whether both are inside the pool and fit each other.
     pub(super) fn are_inside<D: Domain>(self, pool: &Pool<D>) -> bool {
         self.top.log2() == self.bottom.log2().wrapping_add(1)
-            && self.both().into_iter().all(|level| level.elements(pool).is_some())
+            && self.both().into_iter().all(|level| level.is_inside(pool))
     }
 }

@@ -19,6 +19,9 @@
 //!  bucket (one line): as `hash_table/bucket.rs`, and nothing behind the three slots
 //! ```
 //!
+//! On a modelled machine whose layouts are padded ([`Observed::padding_bytes`](lapis_pmem::Observed::padding_bytes))
+//! 8 bytes more follow each bucket, as in the authors' code, so that most lie in two lines.
+//!
 //! Two buckets of the top level and the one below them are a group. Its lock is that of its first bucket;
 //! in the others the word only says which slots are occupied. The hashes are the two halves of one: the
 //! upper bits choose by the first, and bit 31 and those below it by the second. Any key word and any value
@@ -96,7 +99,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use lapis_pmem::{
-    Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Owned, Pool, Resident,
+    Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Optimisation, Optimisations,
+    Owned, PCell, Pool, Resident,
 };
 
 use crate::IndexKind;
@@ -153,14 +157,19 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
 
     #[inline(always)]
     fn top(&self) -> Table<Bucket> {
-        Table::in_word(self.root().top.word(), self.domain())
+        self.level_in(self.root().top.word())
+    }
+
+    #[inline(always)]
+    fn level_in(&self, word: &PCell<u64>) -> Table<Bucket> {
+        Table::in_word(word, self.domain()).padded(self.domain().padding_bytes())
     }
 
     /// The levels. They belong together if `top` is the same when they have been used.
     #[inline(always)]
     fn levels(&self) -> Levels {
         let top = self.top();
-        Levels { top, bottom: Table::in_word(self.bottom_word(top.log2()), self.domain()) }
+        Levels { top, bottom: self.level_in(self.bottom_word(top.log2())) }
     }
 
     /// The lock of whoever moves an entry or grows the table.
@@ -210,7 +219,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for LevelHash<D, K> {
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
         let log2 = initial_log2(options.expected_entries)?;
         let mut root = pool.allocate::<IndexRoot>()?;
-        let (top, bottom) = (writer::empty(pool, log2)?, writer::empty(pool, log2 - 1)?);
+        let level = |log2| writer::empty(pool, log2, pool.domain().padding_bytes());
+        let (top, bottom) = (level(log2)?, level(log2 - 1)?);
         root.init(pool.domain(), Self::KIND, K::KIND, FORMAT_VERSION);
         let words = [Table::new(top.link(), log2), Table::new(bottom.link(), log2 - 1)];
         let [top_word, bottom_word] = words.map(Table::bits);
@@ -265,6 +275,11 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Zuo et al., OSDI 2018",
     insert_u64: InsertCost::of(1, 1),
     insert_bytes: InsertCost::of(2, 2),
+    optimisations: Optimisations::of(&[
+        Optimisation::RemovalOfBloat,
+        Optimisation::FlushCoalescing,
+        Optimisation::EarlyEviction,
+    ]),
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/level_hash", "index/src/hash_table"],

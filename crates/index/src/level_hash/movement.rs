@@ -111,6 +111,7 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
         movement.group.iter().for_each(HeldLock::count_section);
         // I3: it is in the other bucket, durably. This persists no later than what is put here (R2).
         source.set_occupancy(domain, source.occupancy(domain) & !(1 << slot));
+        domain.order_in_line(source.lock.word(), &entry.value);
         Some((source, slot))
     }
 

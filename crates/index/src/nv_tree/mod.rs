@@ -84,7 +84,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
+use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Optimisations, Owned, Pool};
 use parking_lot::Mutex;
 
 use crate::IndexKind;
@@ -261,6 +261,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Yang et al., FAST 2015",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(3, 2),
+    optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/nv_tree"],

@@ -96,7 +96,7 @@ pub mod mutants;
 #[cfg(test)]
 mod tests;
 
-use lapis_pmem::{Dirty, Domain, Owned, Pool};
+use lapis_pmem::{Dirty, Domain, Optimisation, Optimisations, Owned, Pool};
 
 use crate::IndexKind;
 use crate::art::Art;
@@ -167,6 +167,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Lee et al., SOSP 2019",
     insert_u64: InsertCost::of(3, 2),
     insert_bytes: InsertCost::of(3, 2),
+    optimisations: Optimisations::of(&[Optimisation::EarlyEviction]),
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/art", "index/src/radix", "index/src/p_art"],

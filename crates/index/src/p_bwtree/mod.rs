@@ -103,7 +103,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, Owned, Pool};
+use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, Optimisations, Owned, Pool};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
@@ -263,6 +263,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Lee et al., SOSP 2019",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(3, 2),
+    optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/p_bwtree"],

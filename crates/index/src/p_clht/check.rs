@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use lapis_pmem::{BlockVisitor, Domain, Link};
+use lapis_pmem::{BlockVisitor, Domain};
 
 use super::{FORMAT_VERSION, PClht};
 use crate::IndexKind;
@@ -21,14 +21,14 @@ pub(super) fn problems<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -> 
         return vec![error.to_string()];
     }
     let table = index.table();
-    if table.elements(&index.pool).is_none() {
+    if !table.is_inside(&index.pool) {
         return vec![format!("I1: the table of {table:?} is not inside the pool")];
     }
     if index.growing().read(index.domain()).is_locked(index.generation) {
         problems.push("I6: the lock for growing is held and nobody is at work".to_owned());
     }
     let mut linked = HashSet::new();
-    for chain in 0..table.len() {
+    for chain in index.chains(table) {
         check_chain(index, table, chain, &mut linked, &mut problems);
     }
     problems.finish()
@@ -42,14 +42,10 @@ fn check_chain<D: Domain, K: IndexKey + ?Sized>(
     problems: &mut Problems,
 ) {
     let (pool, domain) = (&index.pool, index.domain());
-    let inside_table = |link: Link<Bucket>| {
-        let start = table.link().offset();
-        (start..start + table.bytes() as u64).contains(&link.offset())
-    };
     let mut keys: Vec<K::Buf> = Vec::new();
     let mut link = table.at(chain);
-    let mut is_head = true;
-    loop {
+    for number in 0.. {
+        let (is_head, is_in_unit) = (number == 0, number < index.unit_buckets());
         let Some(bucket) = pool.try_at(link) else {
             return problems.push(format!("I4: chain {chain} leads to {link:?}, not in the pool"));
         };
@@ -60,14 +56,14 @@ fn check_chain<D: Domain, K: IndexKey + ?Sized>(
         if word.is_locked(index.generation) {
             problems.push(format!("I6: the bucket at {link:?} is locked and nobody is at work"));
         }
-        if !is_head && word.payload() & FULL == 0 {
+        if !is_in_unit && word.payload() & FULL == 0 {
             problems.push(format!("I5: the overflow bucket at {link:?} is empty"));
         }
         for (word, _) in bucket.occupied(domain) {
             let place = || format!("chain {chain}");
             let Some(key) = problems.key_of::<D, K>(pool, word, "I2", place) else { continue };
             let hash = place_hash(K::borrow(&key));
-            if table.index_of(hash) != chain {
+            if index.chain_of(table, hash) != chain {
                 problems.push(format!("I3: {key:?} is in chain {chain}, not in its own"));
             }
             if keys.contains(&key) {
@@ -79,13 +75,16 @@ fn check_chain<D: Domain, K: IndexKey + ?Sized>(
         if bucket.next.word().load(domain) != next.bits() {
             problems.push(format!("I4: the bucket at {link:?} has a link with a tag"));
         }
-        if next.is_null() {
+        if number + 1 < index.unit_buckets() {
+            if next != table.at(chain + number + 1) {
+                return problems.push(format!("I4: the unit of chain {chain} leads to {next:?}"));
+            }
+        } else if next.is_null() {
             return;
-        }
-        if inside_table(next) || !linked.insert(next.offset()) {
+        } else if table.contains(next) || !linked.insert(next.offset()) {
             return problems.push(format!("I4: the bucket at {next:?} has two predecessors"));
         }
-        (link, is_head) = (next, false);
+        link = next;
     }
 }
 
@@ -94,7 +93,7 @@ pub(super) fn statistics<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -
     let mut measuring = Measuring::default();
     measuring.blocks(2, size_of::<IndexRoot>() + table.bytes());
     measuring.sizes.nodes = table.len();
-    for chain in 0..table.len() {
+    for chain in index.chains(table) {
         let mut bucket = index.pool.at(table.at(chain));
         for depth in 1..=index.hop_limit() as u64 {
             for (word, _) in bucket.occupied(index.domain()) {
@@ -102,8 +101,10 @@ pub(super) fn statistics<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -
             }
             let Ok(Some(next)) = index.after(bucket) else { break };
             bucket = next;
-            measuring.sizes.nodes += 1;
-            measuring.blocks(1, BUCKET_BYTES);
+            if depth >= index.unit_buckets() {
+                measuring.sizes.nodes += 1;
+                measuring.blocks(1, BUCKET_BYTES);
+            }
         }
     }
     measuring.finish()
@@ -119,21 +120,24 @@ pub(super) fn visit_blocks<D: Domain, K: IndexKey + ?Sized>(
         return;
     }
     let table = index.table();
-    if table.elements(&index.pool).is_none() {
+    if !table.is_inside(&index.pool) {
         return visitor.problem(format!("I1: the table of {table:?} is not inside the pool"));
     }
     if !visitor.visit(table.link(), table.bytes()) {
         return;
     }
-    for chain in 0..table.len() {
+    for chain in index.chains(table) {
         let mut link = table.at(chain);
-        while let Some(bucket) = index.pool.try_at(link) {
+        for hops in 1.. {
+            let Some(bucket) = index.pool.try_at(link) else { break };
             for (word, held) in bucket.occupied(domain) {
                 K::visit_blocks(visitor, word);
                 value(visitor, held);
             }
             link = bucket.next.load(domain);
-            if link.is_null() || !visitor.visit(link, BUCKET_BYTES) {
+            if hops >= index.unit_buckets()
+                && (link.is_null() || !visitor.visit(link, BUCKET_BYTES))
+            {
                 break;
             }
         }

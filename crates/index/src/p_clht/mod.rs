@@ -15,10 +15,14 @@
 //!  bucket (one line): lock, three slots of key word and value, next (`hash_table/bucket.rs`)
 //! ```
 //!
+//! An index can be made with *units* of 256 bytes, as much as media write at once: each chain then begins
+//! with four neighbouring buckets of the table, linked from the start, and the chain's number is that of the
+//! first of them. `words[2]` is how many there are, 0 for one.
+//!
 //! The lock of a chain is that of its first bucket; in the others the word only says which slots
 //! are occupied. `words[0]` of the root is the lock for growing, `words[1]` counts overflow buckets.
 //! The word that refers to the table has `n` besides (`hash_table/table.rs`). Chain `i` holds the keys the upper `n` bits of whose
-//! (rotated) hash are `i`. Any key word and any value can be stored.
+//! (rotated) hash are `i`, or lie within the unit of bucket `i`. Any key word and any value can be stored.
 //!
 //! # Invariants, at every instant a crash may come
 //!
@@ -26,8 +30,9 @@
 //! * I2. A slot whose bit is set holds a key word and a value that belong together, and the key is
 //!   durable. Contents of slots whose bit is clear mean nothing.
 //! * I3. A key occurs at most once, in its own chain.
-//! * I4. `next` is null or refers to a durable bucket of this chain that nothing else refers to.
-//! * I5. Every bucket but the first of a chain holds an entry (else it would be reclaimed only with
+//! * I4. `next` is null or refers to a durable bucket of this chain that nothing else refers to. Those within
+//!   a unit never change.
+//! * I5. Every bucket outside the table holds an entry (else it would be reclaimed only with
 //!   the table: a structure that only grows).
 //! * I6. A lock that is held in the present generation of the pool has a holder that runs: a crash
 //!   may leave any lock word locked, and the next opening of the pool, which has another
@@ -49,7 +54,7 @@
 //!   root reaches. Without room for a larger table the chains are given back and become longer.
 //!
 //! The table never shrinks. It stays bounded by its greatest number of entries: a table of `b`
-//! buckets grows only while it has more than `b / 8` overflow buckets, each holding an entry (I5).
+//! units grows only while it has more than `b / 8` overflow buckets, each holding an entry (I5).
 //!
 //! Readers take no lock and write nothing; `docs/p-clht.md` says why what they read is whole, not freed, and
 //! durable, and what the locks cost.
@@ -66,14 +71,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use lapis_pmem::{
-    Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Owned, Pool, Resident,
+    Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Optimisation, Optimisations,
+    Owned, Pool, Resident, XPLINE_BYTES,
 };
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
 use crate::hash_table::bucket::{BUCKET_BYTES, Bucket};
 use crate::hash_table::table::Table;
-use crate::hash_table::{forward_to_parts, locks, writer};
+use crate::hash_table::{forward_to_parts, locks};
 use crate::index::{Capabilities, Index, IndexError, IndexOptions};
 use crate::key::{IndexKey, place_hash};
 use crate::leaf_entries::visit_word;
@@ -81,6 +87,11 @@ use crate::root::IndexRoot;
 
 /// The layout this code writes and the newest it reads.
 const FORMAT_VERSION: u32 = 1;
+
+/// [`IndexRoot::words`]: buckets that a chain begins with, if they are not one.
+const UNIT_WORD: usize = 2;
+/// Buckets in a unit of 256 bytes.
+const XPLINE_BUCKETS: u64 = (XPLINE_BYTES / BUCKET_BYTES) as u64;
 
 /// A P-CLHT. See the module documentation in the source.
 ///
@@ -91,6 +102,8 @@ pub struct PClht<D: Domain, K: IndexKey + ?Sized> {
     root: Link<IndexRoot>,
     root_block: Resident<D, IndexRoot>,
     generation: LockGeneration,
+    /// Has the bits of a bucket's number that choose the unit.
+    units: u64,
     /// After a growth that failed for want of room: not before there are so many overflow buckets.
     not_before: AtomicU64,
     _keys: PhantomData<fn(&K)>,
@@ -110,6 +123,27 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[inline(always)]
     fn table(&self) -> Table<Bucket> {
         Table::in_word(self.root().top.word(), self.domain())
+    }
+
+    /// The number of the first bucket of a hash's chain.
+    #[inline(always)]
+    fn chain_of(&self, table: Table<Bucket>, hash: u64) -> u64 {
+        table.index_of(hash) & self.units
+    }
+
+    /// How many buckets of the table a chain begins with.
+    fn unit_buckets(&self) -> u64 {
+        self.units.wrapping_neg()
+    }
+
+    /// The numbers of the buckets that chains of a table begin with.
+    fn chains(&self, table: Table<Bucket>) -> impl Iterator<Item = u64> {
+        (0..table.len()).step_by(self.unit_buckets() as usize)
+    }
+
+    /// Whether the bucket at `link`, which is not the first of its chain, is of the chain's unit and stays.
+    fn is_in_unit(&self, link: Link<Bucket>) -> bool {
+        self.unit_buckets() > 1 && self.table().contains(link)
     }
 
     /// The lock of whoever grows the table.
@@ -133,7 +167,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         // If the table is replaced meanwhile, it stays as it was at that moment.
         let table = self.table();
         let mut entries = Vec::new();
-        for index in 0..table.len() {
+        for index in self.chains(table) {
             self.read_chain(table, index, &mut entries);
             for &(word, value) in &entries {
                 if visit_word::<D, K, _>(&self.pool, word, value, visit).is_break() {
@@ -146,6 +180,19 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     /// More buckets than the pool has room for: a chain that is followed so far has a cycle.
     fn hop_limit(&self) -> usize {
         self.pool.region().mapped_bytes() / BUCKET_BYTES
+    }
+}
+
+/// How many buckets chains are to begin with.
+fn unit_buckets(options: &IndexOptions) -> Result<u64, IndexError> {
+    match options.node_bytes {
+        0 | BUCKET_BYTES => Ok(1),
+        XPLINE_BYTES => Ok(XPLINE_BUCKETS),
+        bytes => Err(IndexError::BadOption {
+            what: format!(
+                "P-CLHT has buckets of {BUCKET_BYTES} or {XPLINE_BYTES} bytes, not {bytes}"
+            ),
+        }),
     }
 }
 
@@ -162,9 +209,13 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         options: &IndexOptions,
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
         let log2 = resize::initial_log2(options.expected_entries)?;
+        let unit_buckets = unit_buckets(options)?;
         let mut root = pool.allocate::<IndexRoot>()?;
-        let table = writer::empty(pool, log2)?;
+        let table = resize::empty(pool, log2, unit_buckets)?;
         root.init(pool.domain(), Self::KIND, K::KIND, FORMAT_VERSION);
+        if unit_buckets > 1 {
+            root.words[UNIT_WORD].store(pool.domain(), unit_buckets);
+        }
         // I1: nobody reaches the root before the fence that the caller still has to make.
         root.link_children(
             |root| root.top.word(),
@@ -177,13 +228,23 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
     fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
         let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
         let table = Table::<Bucket>::in_word(found.top.word(), pool.domain());
-        if table.elements(&pool).is_none() {
+        if !table.is_inside(&pool) {
             return Err(IndexError::Damaged { what: "its table is not inside the pool".into() });
         }
+        let unit_buckets = match found.words[UNIT_WORD].load(pool.domain()) {
+            0 => 1,
+            XPLINE_BUCKETS => XPLINE_BUCKETS,
+            other => {
+                let what = format!("its chains begin with {other} buckets");
+                return Err(IndexError::Damaged { what });
+            }
+        };
         let generation = locks::generation(&pool, mutants::PERSISTED_LOCK);
+        let units = unit_buckets.wrapping_neg();
         let not_before = AtomicU64::new(0);
         let root_block = pool.resident(root);
-        let index = Self { pool, root, root_block, generation, not_before, _keys: PhantomData };
+        let index =
+            Self { pool, root, root_block, generation, units, not_before, _keys: PhantomData };
         index.begin_counting();
         Ok(index)
     }
@@ -207,7 +268,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
     fn prefetch(&self, key: &K) {
         // If the table is replaced meanwhile, this was in vain and no more.
         let table = self.table();
-        self.pool.prefetch(table.at(table.index_of(place_hash(key))));
+        self.pool.prefetch(table.at(self.chain_of(table, place_hash(key))));
     }
 
     forward_to_parts!(D, K);
@@ -222,6 +283,11 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Lee et al., SOSP 2019",
     insert_u64: InsertCost::of(1, 1),
     insert_bytes: InsertCost::of(2, 2),
+    optimisations: Optimisations::of(&[
+        Optimisation::FlushCoalescing,
+        Optimisation::EarlyEviction,
+        Optimisation::XplineUnits,
+    ]),
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/p_clht", "index/src/hash_table"],

@@ -20,7 +20,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[inline(always)]
     fn look(&self, hash: u64) -> Look<'_> {
         let table = self.table();
-        let head = self.pool.at(table.at(table.index_of(hash)));
+        let head = self.pool.at(table.at(self.chain_of(table, hash)));
         Look { table, head, word: head.lock.read(self.domain()) }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, Durable, InFlight, Link, Owned, Pool};
+use lapis_pmem::{AllocError, Domain, Durable, InFlight, Link, Owned, Pool};
 
 use super::PClht;
 use super::mutants;
@@ -10,7 +10,7 @@ use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, BucketImage, SLOTS};
 use crate::hash_table::counter::Counter;
 use crate::hash_table::locks::{Frozen, HeldLock, PUBLISHING};
 use crate::hash_table::table::Table;
-use crate::hash_table::writer::TableWriter;
+use crate::hash_table::writer::{self, TableWriter};
 use crate::index::IndexError;
 use crate::key::{IndexKey, place_hash};
 
@@ -21,8 +21,8 @@ const DEFAULT_LOG2: u32 = 6;
 /// 1024 buckets, 64 KiB: one chunk. The sizes between share slabs of eight chunks each and are
 /// left out, so that a small pool is not filled with slabs of tables it has outgrown.
 const CHUNK_LOG2: u32 = 10;
-/// A table grows when it has more than one overflow bucket for so many buckets.
-const BUCKETS_PER_OVERFLOW: u64 = 8;
+/// A table grows when it has more than one overflow bucket for so many units.
+const UNITS_PER_OVERFLOW: u64 = 8;
 /// Entries per bucket at which about that many buckets overflow.
 const ENTRIES_PER_BUCKET: f64 = 1.75;
 /// Buckets looked at when the index is opened.
@@ -54,25 +54,27 @@ fn grown(log2: u32) -> u32 {
     rounded(log2 + 2)
 }
 
-/// About how many overflow buckets a table has, from a few of its chains.
-fn estimate_overflow<D: Domain>(pool: &Pool<D>, table: Table<Bucket>) -> u64 {
-    let sampled = table.len().min(SAMPLE);
-    let mut found = 0;
-    for index in 0..sampled {
-        let mut next = pool.try_at(table.at(index)).map(|head| head.next.load(pool.domain()));
-        for _ in 0..SAMPLE {
-            let Some(bucket) = next.and_then(|link| pool.try_at(link)) else { break };
-            found += 1;
-            next = Some(bucket.next.load(pool.domain()));
-        }
+/// A table of empty buckets, the first one another's successors in units of so many.
+pub(super) fn empty<D: Domain>(
+    pool: &Pool<D>,
+    log2: u32,
+    unit_buckets: u64,
+) -> Result<Owned<'_, D, Bucket, InFlight>, AllocError> {
+    if unit_buckets == 1 {
+        return writer::empty(pool, log2, 0);
     }
-    found * (table.len() / sampled.max(1))
+    let mut building = Building::new(pool, log2, unit_buckets)?;
+    for _ in 0..(1 << log2) / unit_buckets {
+        building.push(&[])?;
+    }
+    Ok(building.table.into_written())
 }
 
 /// A table on its way, and its overflow buckets.
 struct Building<'p, D: Domain> {
     table: TableWriter<'p, D>,
     overflow: Vec<Owned<'p, D, Bucket, InFlight>>,
+    unit_buckets: u64,
 }
 
 /// Why no larger table was built: the old one stays.
@@ -81,19 +83,36 @@ enum Refused {
     Damaged,
 }
 
+impl From<AllocError> for Refused {
+    fn from(_: AllocError) -> Self {
+        Self::NoRoom
+    }
+}
+
 impl<'p, D: Domain> Building<'p, D> {
+    fn new(pool: &'p Pool<D>, log2: u32, unit_buckets: u64) -> Result<Self, AllocError> {
+        let table = TableWriter::new(pool, log2, 0, mutants::UNFLUSHED_NEW_TABLE)?;
+        Ok(Self { table, overflow: Vec::new(), unit_buckets })
+    }
+
     /// Appends a chain with the given entries.
-    fn push(&mut self, entries: &[(u64, u64)]) -> Result<(), Refused> {
-        let (first, rest) = entries.split_at(entries.len().min(SLOTS));
-        let mut next = Link::NULL;
+    fn push(&mut self, entries: &[(u64, u64)]) -> Result<(), AllocError> {
+        let in_table = entries.len().min(SLOTS * self.unit_buckets as usize);
+        let (mut first, rest) = entries.split_at(in_table);
+        let mut overflow = Link::NULL;
         for chunk in rest.chunks(SLOTS) {
             let pool = self.table.pool();
-            let bucket = pool.allocate::<Bucket>().map_err(|_| Refused::NoRoom)?;
-            bucket.write(pool.domain(), &BucketImage::of(chunk, next));
-            next = bucket.link();
+            let bucket = pool.allocate::<Bucket>()?;
+            bucket.write(pool.domain(), &BucketImage::of(chunk, overflow));
+            overflow = bucket.link();
             self.overflow.push(bucket.flush());
         }
-        self.table.push(&BucketImage::of(first, next));
+        for after in (0..self.unit_buckets).rev() {
+            let own;
+            (own, first) = first.split_at(first.len().min(SLOTS));
+            let next = if after > 0 { self.table.after_next() } else { overflow };
+            self.table.push(&BucketImage::of(own, next));
+        }
         Ok(())
     }
 }
@@ -107,7 +126,26 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
 
     /// Makes the count true for this generation, if no other handle has.
     pub(super) fn begin_counting(&self) {
-        self.overflow().begin(|| estimate_overflow(&self.pool, self.table()));
+        self.overflow().begin(|| self.estimate_overflow(self.table()));
+    }
+
+    /// About how many overflow buckets a table has, from a few of its chains.
+    fn estimate_overflow(&self, table: Table<Bucket>) -> u64 {
+        let (pool, chains) = (&self.pool, table.len() / self.unit_buckets());
+        let sampled = chains.min(SAMPLE);
+        let mut found = 0;
+        for index in self.chains(table).take(sampled as usize) {
+            let mut next = pool.try_at(table.at(index)).map(|head| head.next.load(pool.domain()));
+            for _ in 0..SAMPLE {
+                let Some((link, bucket)) = next.and_then(|link| Some((link, pool.try_at(link)?)))
+                else {
+                    break;
+                };
+                found += u64::from(!self.is_in_unit(link));
+                next = Some(bucket.next.load(pool.domain()));
+            }
+        }
+        found * (chains / sampled.max(1))
     }
 
     /// Overflow buckets, as far as is known.
@@ -124,7 +162,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
 
     fn is_growth_due(&self, table: Table<Bucket>) -> bool {
         let overflow_buckets = self.overflow_buckets();
-        overflow_buckets > table.len() / BUCKETS_PER_OVERFLOW
+        overflow_buckets > table.len() / self.unit_buckets() / UNITS_PER_OVERFLOW
             && overflow_buckets >= self.not_before.load(Ordering::Relaxed)
             && grown(table.log2()) <= MAX_LOG2
     }
@@ -153,10 +191,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
 
     fn grow(&self, old: Table<Bucket>) -> Result<(), Refused> {
         let log2 = grown(old.log2());
-        let table = TableWriter::new(&self.pool, log2, mutants::UNFLUSHED_NEW_TABLE);
-        let table = table.map_err(|_| Refused::NoRoom)?;
-        let mut building = Building { table, overflow: Vec::new() };
-        let mut frozen = Frozen::none_of(&self.pool, self.generation, old, 1);
+        let mut building = Building::new(&self.pool, log2, self.unit_buckets())?;
+        let mut frozen = Frozen::none_of(&self.pool, self.generation, old, self.unit_buckets());
         let outgrown = self.divide(old, log2, &mut building, &mut frozen)?;
         // I1: one fence for the whole table.
         let written = (building.table.into_written(), building.overflow);
@@ -205,17 +241,18 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         frozen: &mut Frozen<'_, D>,
     ) -> Result<Vec<Link<Bucket>>, Refused> {
         let new = Table::<Bucket>::new(Link::NULL, log2);
-        let parts = 1u64 << (log2 - old.log2());
+        let part_buckets = 1u64 << (log2 - old.log2());
         let mut outgrown = Vec::new();
         let mut entries: Vec<(u64, (u64, u64))> = Vec::new();
         let mut part = Vec::new();
-        for index in 0..old.len() {
+        for index in self.chains(old) {
             entries.clear();
             let mut bucket = frozen.freeze_next().ok_or(Refused::Damaged)?;
-            loop {
+            for hops in 0.. {
                 for entry in bucket.occupied(self.domain()) {
-                    let chain =
-                        K::with_word(&self.pool, entry.0, |key| new.index_of(place_hash(key)));
+                    let chain = K::with_word(&self.pool, entry.0, |key| {
+                        self.chain_of(new, place_hash(key))
+                    });
                     entries.push((chain.ok_or(Refused::Damaged)?, entry));
                 }
                 let next = bucket.next.load(self.domain());
@@ -223,16 +260,19 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
                     break;
                 }
                 bucket = self.pool.try_at(next).ok_or(Refused::Damaged)?;
-                outgrown.push(next);
-                if outgrown.len() > self.hop_limit() {
+                if !self.is_in_unit(next) {
+                    outgrown.push(next);
+                }
+                if hops > self.hop_limit() {
                     return Err(Refused::Damaged);
                 }
             }
-            let first = index * parts;
-            if entries.iter().any(|(chain, _)| chain.wrapping_sub(first) >= parts) {
+            let first = index * part_buckets;
+            let buckets = part_buckets * self.unit_buckets();
+            if entries.iter().any(|(chain, _)| chain.wrapping_sub(first) >= buckets) {
                 return Err(Refused::Damaged);
             }
-            for chain in first..first + parts {
+            for chain in (first..first + buckets).step_by(self.unit_buckets() as usize) {
                 part.clear();
                 part.extend(entries.iter().filter(|(of, _)| *of == chain).map(|(_, entry)| *entry));
                 building.push(&part)?;

@@ -89,6 +89,40 @@ fn an_emptied_overflow_bucket_is_unlinked_at_once() {
 }
 
 #[test]
+fn a_unit_of_256_bytes_fills_before_anything_overflows_and_outlives_its_entries() {
+    let pool = pool(1 << 20, 1 << 30);
+    let made = |node_bytes, name| {
+        let options = IndexOptions { expected_entries: 1, node_bytes, ..IndexOptions::default() };
+        Numbers::create_named(&pool, name, &options)
+    };
+    assert!(matches!(made(128, "other"), Err(IndexError::BadOption { .. })));
+    let index = made(XPLINE_BYTES, "index").unwrap();
+    let sound = |index: &Numbers| {
+        assert_eq!(index.check(), Vec::<String>::new());
+        assert!(audit(index).is_clean(), "{:?}", audit(index));
+    };
+    // The table is one unit.
+    for key in 0..12 {
+        let _ = index.insert(&key, key).unwrap();
+    }
+    assert_eq!((index.overflow_buckets(), index.statistics().max_depth), (0, 4));
+    sound(&index);
+    for key in 12..20_000 {
+        let _ = index.insert(&key, key).unwrap();
+    }
+    assert!(index.table().log2() > 10 && index.overflow_buckets() > 0);
+    sound(&index);
+    let again = Numbers::open(Arc::clone(&pool), index.root).unwrap();
+    for key in 0..20_000 {
+        assert_eq!(again.remove(&key).unwrap().previous, Some(key));
+    }
+    assert_eq!(again.statistics().nodes, again.table().len(), "what overflowed is gone");
+    sound(&again);
+    index.root().words[UNIT_WORD].store(pool.domain(), 3);
+    assert!(matches!(Numbers::open(pool, index.root), Err(IndexError::Damaged { .. })));
+}
+
+#[test]
 fn keys_of_one_chain_have_different_tags() {
     let table = Table::<Bucket>::new(Link::NULL, 16);
     let mut chains: HashMap<u64, Vec<u64>> = HashMap::new();

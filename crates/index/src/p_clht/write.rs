@@ -42,7 +42,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         if is_publishing(self.growing(), domain, generation) {
             return Ok(None);
         }
-        let head = self.pool.try_at(table.at(table.index_of(hash)));
+        let head = self.pool.try_at(table.at(self.chain_of(table, hash)));
         let head = head.ok_or_else(damaged_chain)?;
         let lock = HeldLock::try_take(&head.lock, domain, generation);
         Ok(lock.map(|lock| Held { head, lock: lock.thawed() }))
@@ -179,23 +179,25 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         let previous = Some(self.value_at(bucket, slot));
         let word = bucket.entries[slot].key.load(domain);
         let left = bucket.occupancy(domain) & !(1 << slot);
-        let (committed, emptied) = match before {
-            Some(before) if left == 0 => {
+        let emptied = (before.filter(|_| left == 0))
+            .map(|before| (before, before.next.load(domain)))
+            .filter(|(_, link)| !self.is_in_unit(*link));
+        let committed = match emptied {
+            Some((before, _)) => {
                 domain.happens("an empty bucket leaves its chain");
                 // I5: the bucket goes with its last entry, by one store.
-                let link = before.next.load(domain);
                 self.count_overflow(false);
                 let _mutant = domain.omitting(mutants::UNFLUSHED_UNLINKING);
-                (before.next.redirect(domain, bucket.next.load(domain)).persist(), Some(link))
+                before.next.redirect(domain, bucket.next.load(domain)).persist()
             }
-            _ => {
+            None => {
                 let _mutant = domain.omitting(mutants::UNFLUSHED_REMOVE);
-                (bucket.publish_occupancy(domain, None, left).persist(), None)
+                bucket.publish_occupancy(domain, None, left).persist()
             }
         };
         // Readers that do not pin rely on this section's being counted before anything is retired.
         drop(held);
-        if let Some(link) = emptied {
+        if let Some((_, link)) = emptied {
             self.pool.retire(link, BUCKET_BYTES, committed, &self.pool.pin());
         }
         if !K::INLINE {

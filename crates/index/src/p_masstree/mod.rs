@@ -105,7 +105,7 @@ mod tests;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, InFlight, Link, Owned, Pool};
+use lapis_pmem::{Domain, InFlight, Link, Optimisation, Optimisations, Owned, Pool};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
@@ -154,6 +154,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Lee et al., SOSP 2019",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(3, 2),
+    optimisations: Optimisations::of(&[Optimisation::EarlyEviction]),
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/p_masstree", "index/src/radix/handle.rs"],

@@ -87,7 +87,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{
-    Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool, Resident,
+    Blocks, Committed, Domain, Durable, InFlight, Link, Optimisations, Owned, Pool, Resident,
     persist_before_answer,
 };
 use parking_lot::Mutex;
@@ -245,6 +245,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Chen and Jin, PVLDB 2015",
     insert_u64: InsertCost::of(4, 3),
     insert_bytes: InsertCost::of(5, 3),
+    optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wb_tree"],

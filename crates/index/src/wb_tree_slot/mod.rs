@@ -3,6 +3,8 @@
 
 pub mod mutants;
 
+use lapis_pmem::Optimisations;
+
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::IndexOptions;
 use crate::wb_tree::{SlotsOnly, WbTree};
@@ -17,6 +19,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Chen and Jin, PVLDB 2015",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: None,
+    optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wb_tree"],

@@ -48,6 +48,8 @@
 
 pub mod mutants;
 
+use lapis_pmem::Optimisations;
+
 use crate::IndexKind;
 use crate::art::Art;
 use crate::art::policy::{Mutants, Policy};
@@ -89,6 +91,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Lee et al., FAST 2017",
     insert_u64: InsertCost::of(3, 2),
     insert_bytes: InsertCost::of(3, 2),
+    optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/art", "index/src/radix"],

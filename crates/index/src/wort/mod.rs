@@ -70,7 +70,7 @@ mod tests;
 
 use std::marker::PhantomData;
 
-use lapis_pmem::{Committed, Domain, Link, PCell};
+use lapis_pmem::{Committed, Domain, Link, Optimisations, PCell};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
@@ -248,6 +248,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Lee et al., FAST 2017",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(2, 2),
+    optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wort", "index/src/radix"],

@@ -19,6 +19,7 @@ use lapis_crash::{
 };
 use lapis_crash::{explore_further, explore_structure, structure_persist_points, structure_points};
 use lapis_lab::experiment::table::Table;
+use lapis_pmem::Optimisations;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
@@ -129,9 +130,10 @@ pub struct Arguments {
     /// Cut the power after every store and every flush, not only where something becomes durable
     #[arg(long)]
     every_store: bool,
-    /// Write a lock's line back when it is given back: the amplification study's early eviction
-    #[arg(long, conflicts_with = "workers")]
-    write_back_locks: bool,
+    /// An index with these of the amplification study's optimisations (docs/amplification.md): none, all, or
+    /// some of removal-of-bloat, flush-coalescing, early-eviction and xpline-units, joined by +
+    #[arg(long, value_name = "SET", default_value_t = Optimisations::AS_BUILT, conflicts_with = "workers")]
+    optimisations: Optimisations,
     /// Check one image in so many whole, and the first of each crash point; of the others only that
     /// they open and hold what they should. Faster, and weaker: what shows only in the invariants,
     /// in allocated and unreachable space, at a second opening or in operations after it is then
@@ -297,7 +299,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         spread_images: arguments.images.unwrap_or(0),
         strategy: arguments.strategy,
         every_store: arguments.every_store,
-        writes_back_locks: arguments.write_back_locks,
+        optimisations: arguments.optimisations,
         whole_check_every: arguments.whole_check_every,
         mutant: arguments.mutants.mutant,
         keep: arguments.keep.clone().map(|numbers| numbers.0),

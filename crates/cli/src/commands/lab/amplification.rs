@@ -2,9 +2,10 @@
 
 use clap::Args;
 use lapis_index::IndexKind;
-use lapis_lab::amplification::{Optimisation, Options, run as run_all};
+use lapis_lab::amplification::{Options, run as run_all};
+use lapis_pmem::Optimisations;
 
-use super::frame::{Destinations, Seed, named, or_default};
+use super::frame::{Destinations, Seed, or_default};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 use crate::store_arguments::index_kinds;
@@ -33,10 +34,11 @@ pub struct Arguments {
     /// Operations of each other workload
     #[arg(long, value_name = "N", default_value_t = Options::default().operations)]
     operations: usize,
-    /// With which of the study's optimisations: none, or a lock's line is written back when it is given back
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Optimisation::ALL,
-          value_parser = named(Optimisation::ALL.to_vec(), Optimisation::name))]
-    optimisation: Vec<Optimisation>,
+    /// With which of the study's optimisations: sets, separated by commas, each none, all, or some of
+    /// removal-of-bloat, flush-coalescing, early-eviction and xpline-units, joined by + [default: of each
+    /// index as it is built, with one switched over, without any and with all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    optimisation: Vec<Optimisations>,
     /// The device profile: a built-in one, or the path of a file
     #[arg(long, value_name = "P", default_value_t = Options::default().profile)]
     profile: String,

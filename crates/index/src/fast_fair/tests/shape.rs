@@ -1,13 +1,19 @@
 //! What the tree looks like: heights, fill, and that memory comes back.
 
 use super::ints;
-use crate::fast_fair::node::capacity_of;
+use crate::fast_fair::node::begins_line;
 use crate::index::Index;
 
 #[test]
 fn a_node_of_512_bytes_has_30_entries() {
-    assert_eq!(capacity_of(512), 30);
     assert_eq!(ints(0).capacity, 30);
+}
+
+#[test]
+fn lines_begin_at_every_fourth_slot_from_the_third_on() {
+    let tree = ints(256);
+    let first: Vec<usize> = (0..12).filter(|&slot| begins_line(tree.domain(), slot)).collect();
+    assert_eq!(first, [2, 6, 10]);
 }
 
 #[test]
