@@ -221,7 +221,8 @@ impl<'p> Node<'p> {
     /// The last entry whose key `admits` accepts (it accepts a prefix of the keys), and whether the
     /// node holds a key that it does not accept.
     ///
-    /// For a node that nobody changes meanwhile. It need not be free of what a crash leaves: with
+    /// For a node that nobody changes meanwhile; if somebody does, the answer means nothing, but every key
+    /// that `admits` is asked about is whole (I8: acquire). It need not be free of what a crash leaves: with
     /// duplicates the keys still ascend, and whatever lies beyond the end is not below the
     /// sibling's low key (I2, I5), hence not accepted by a caller that has looked there first.
     #[inline(always)]
@@ -232,7 +233,7 @@ impl<'p> Node<'p> {
         admits: impl Fn(u64) -> bool,
     ) -> (Option<Found>, bool) {
         let slots = self.slots;
-        let key = |slot: usize| slots[slot].key.load(domain);
+        let key = |slot: usize| self.key(domain, slot);
         let (mut at, mut rest) = (0, slots.len() - 1);
         while rest > 0 {
             let half = rest.div_ceil(2);

@@ -1,6 +1,7 @@
 //! Scans, a leaf at a time.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
 
 use lapis_pmem::{Domain, persist_before_answer};
 
@@ -46,6 +47,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             }
             // I5. A node that has been repaired and is at rest has none of these.
             if (locked || !before.is_current(generation)) && !sibling.link().is_null() {
+                // Somebody may be repairing the node: the bytes of the keys come after their words (I8).
+                domain.order(Ordering::Acquire);
                 let bound = self.node(sibling.link()).low(domain);
                 entries.retain(|&(key, _)| self.is_below(key, bound));
             }
