@@ -21,7 +21,7 @@ mod tests {
     fn bits_are_counted_in_every_length_and_alignment() {
         let bytes: Vec<u8> = (0..300u32).map(|i| (i * 37 + 11) as u8).collect();
         for from in 0..9 {
-            for to in from..bytes.len() {
+            for to in (from..bytes.len()).step_by(if cfg!(miri) { 13 } else { 1 }) {
                 let one_by_one: u32 = bytes[from..to].iter().map(|byte| byte.count_ones()).sum();
                 assert_eq!(count_ones(&bytes[from..to]), one_by_one);
             }

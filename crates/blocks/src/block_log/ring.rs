@@ -361,7 +361,8 @@ mod tests {
             let ring = ring(segment_bytes, 100).unwrap();
             let largest = ring.largest_payload_bytes();
             for length in (0..64).chain([largest / 2, largest - 1, largest]) {
-                for end in (0..3 * segment_bytes).step_by(8) {
+                let step = if cfg!(miri) { 8 * 4099 } else { 8 };
+                for end in (0..3 * segment_bytes).step_by(step) {
                     let taken = ring.end_of(end, length) - end;
                     assert!(
                         taken + MARK_ROOM <= Ring::room_for(1, length as u64),

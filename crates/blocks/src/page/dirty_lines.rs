@@ -156,6 +156,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
+
         #[test]
         fn runs_cover_exactly_the_marked_lines(
             marked in proptest::collection::btree_set(0usize..1024, 0..300),

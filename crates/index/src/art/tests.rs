@@ -33,7 +33,8 @@ fn kinds<P: Policy>() -> (Vec<Kind>, Vec<Kind>) {
     let shrunk = keys[..255].iter().map(|key| {
         let _ = index.remove(key).unwrap();
         assert_eq!(index.check(), [""; 0]);
-        assert!(keys.iter().all(|other| index.get(other).is_none_or(|value| value == !other)));
+        let some = keys.iter().step_by(if cfg!(miri) { 37 } else { 1 });
+        assert!(some.into_iter().all(|other| index.get(other).is_none_or(|value| value == !other)));
         let top = top(&index);
         if top.is_leaf() { Kind::Four } else { top.kind() }
     });

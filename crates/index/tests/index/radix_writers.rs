@@ -11,7 +11,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const THREADS: u64 = 4;
-const STEPS: u64 = 20_000;
+const STEPS: u64 = if cfg!(miri) { 100 } else { 20_000 };
 
 /// A value that one change gave a key, or the one that a change ended.
 #[derive(Default)]
@@ -31,7 +31,7 @@ fn work<K: IndexKey + ?Sized>(
     let mut ledgers: BTreeMap<usize, Ledger> = BTreeMap::new();
     for step in 0..STEPS {
         // Now most keys are added, now most are removed, so that nodes come and go.
-        let removes = if step / 1000 % 2 == 0 { 2 } else { 6 };
+        let removes = if (step / (STEPS / 20)).is_multiple_of(2) { 2 } else { 6 };
         let number = random.random_range(0..keys.len());
         let (key, value) = (K::borrow(&keys[number]), step * THREADS + thread);
         let ledger = ledgers.entry(number).or_default();

@@ -87,10 +87,9 @@ fn descriptor_cell<D: Domain>(pool: &Pool<D>, chunk: u32) -> &PCell<u64> {
 }
 
 pub(super) fn format<D: Domain>(region: &Region, domain: &D) {
-    let zeroes = [0u8; 4096];
     for page in FIRST_TABLE_OFFSET / 4096..EXTENT_BYTES / 4096 {
         // SAFETY: the first chunk is mapped (pools have at least two) and nobody else has it yet.
-        unsafe { domain.copy_nontemporal(region.base().add(page * 4096), &zeroes) };
+        unsafe { domain.zero_nontemporal(region.base().add(page * 4096), 4096) };
     }
 }
 

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use lapis_index::{AnyIndex, IndexOptions};
 
-use super::harness::{Keys, Tested, entries};
+use super::harness::{Keys, Tested, entries, so_many};
 use crate::watched::{Machine, beside_a_writer_at_its_first_fence, counting, watched_pool};
+
+/// Keys beside a writer that is asleep.
+const COUNT: u64 = so_many(1000);
 
 type Watched<K> = Arc<AnyIndex<Machine, K>>;
 
@@ -25,7 +28,7 @@ fn beside_a_stalled_writer<K: Keys + ?Sized>(
     tested: Tested,
     while_stalled: impl FnOnce(&AnyIndex<Machine, K>) + Send,
 ) -> bool {
-    let index = tens::<K>(tested, &tested.default_options(), 1000);
+    let index = tens::<K>(tested, &tested.default_options(), COUNT);
     let changed = K::number(30);
     let write = || {
         assert_eq!(index.put(K::borrow(&changed), 30).unwrap().previous, Some(3));
@@ -49,11 +52,11 @@ pub fn a_stalled_writer_does_not_stop_lock_free_readers<K: Keys + ?Sized>(tested
         return;
     }
     assert!(beside_a_stalled_writer::<K>(tested, |index| {
-        for number in 0..1000 {
+        for number in 0..COUNT {
             let value = index.get(K::borrow(&K::number(number * 10))).unwrap();
             assert!(value == number || (number, value) == (3, 30));
         }
-        assert_eq!(entries(index).len(), 1000);
+        assert_eq!(entries(index).len() as u64, COUNT);
     }));
 }
 
@@ -62,8 +65,8 @@ pub fn a_stalled_writer_does_not_stop_concurrent_writers<K: Keys + ?Sized>(teste
         return;
     }
     assert!(beside_a_stalled_writer::<K>(tested, |index| {
-        let far = K::number(9900);
-        assert_eq!(index.put(K::borrow(&far), 1).unwrap().previous, Some(990));
+        let far = K::number((COUNT - 10) * 10);
+        assert_eq!(index.put(K::borrow(&far), 1).unwrap().previous, Some(COUNT - 10));
     }));
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lapis_index::{IndexError, MAX_KEY_BYTES};
 
-use super::harness::{On, Tested, assert_sound};
+use super::harness::{On, Tested, assert_sound, so_many};
 
 /// Inserts all, looks, removes every second, looks, removes the rest, looks.
 fn hold_and_give_back(tested: Tested, keys: &[Vec<u8>]) {
@@ -50,7 +50,7 @@ pub fn zero_bytes_count(tested: Tested) {
 }
 
 pub fn long_common_prefixes(tested: Tested) {
-    let keys: Vec<Vec<u8>> = (0..600u16)
+    let keys: Vec<Vec<u8>> = (0..so_many(600) as u16)
         .map(|number| {
             let stem = vec![b'x'; 40 + usize::from(number % 3) * 200];
             [&stem[..], &number.to_be_bytes(), &stem[..usize::from(number % 5)]].concat()

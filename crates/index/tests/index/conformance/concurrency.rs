@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::harness::{Keys, On, Tested, assert_sound, entries};
+use super::harness::{Keys, On, Tested, assert_sound, entries, so_many};
 
 const THREADS: u64 = 4;
 
@@ -28,8 +28,8 @@ fn own_keys<K: Keys + ?Sized>(index: On<K>) {
                 scope.spawn(move || {
                     let mut random = StdRng::seed_from_u64(thread);
                     let mut mine: BTreeMap<K::Buf, u64> = BTreeMap::new();
-                    for step in 0..6000u64 {
-                        let number = random.random_range(0..1500u64) * THREADS + thread;
+                    for step in 0..so_many(6000) {
+                        let number = random.random_range(0..so_many(1500)) * THREADS + thread;
                         let buf = spread::<K>(number);
                         let (key, before) = (K::borrow(&buf), mine.get(&buf).copied());
                         match random.random_range(0..10u32) {
@@ -84,7 +84,7 @@ pub fn readers_never_see_a_value_go_back<K: Keys + ?Sized>(tested: Tested) {
                 }
             });
         }
-        for value in 1..4000 {
+        for value in 1..so_many(4000) {
             for number in 0..KEYS {
                 let _ = index.update(K::borrow(&spread::<K>(number)), value).unwrap();
                 acknowledged[number as usize].store(value, Ordering::Release);
@@ -101,19 +101,19 @@ pub fn four_threads_change_the_same_keys<K: Keys + ?Sized>(tested: Tested) {
 }
 
 fn same_keys<K: Keys + ?Sized>(index: On<K>) {
-    const KEYS: u64 = 600;
+    const KEYS: u64 = so_many(600);
     let balance: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (index, balance) = (&index, &balance);
             scope.spawn(move || {
                 let mut random = StdRng::seed_from_u64(thread);
-                for round in 0..8000u64 {
+                for round in 0..so_many(8000) {
                     let number = random.random_range(0..KEYS);
                     let (key, balance) = (K::number(number), &balance[number as usize]);
                     // Runs of insertions and of removals, so that nodes fill and empty.
                     let others = u64::from(random.random_range(0..4) == 3);
-                    if (round / 500 + others).is_multiple_of(2) {
+                    if (round / so_many(500) + others).is_multiple_of(2) {
                         let previous = index.insert(K::borrow(&key), number).unwrap().previous;
                         balance.fetch_add(u64::from(previous.is_none()), Ordering::Relaxed);
                     } else {
@@ -139,7 +139,7 @@ pub fn keys_that_stay_are_found_while_others_come_and_go<K: Keys + ?Sized>(teste
 }
 
 fn staying_keys<K: Keys + ?Sized>(index: On<K>) {
-    const STAYING: u64 = 300;
+    const STAYING: u64 = so_many(300);
     let staying: BTreeMap<K::Buf, u64> =
         (0..STAYING).map(|number| (spread::<K>(number), !number)).collect();
     for (key, value) in &staying {
@@ -151,7 +151,7 @@ fn staying_keys<K: Keys + ?Sized>(index: On<K>) {
             let (index, running) = (&index, &running);
             scope.spawn(move || {
                 for round in 0..2 {
-                    let numbers = || (0..4000u64).map(|number| STAYING + number * 2 + thread);
+                    let numbers = || (0..so_many(4000)).map(|number| STAYING + number * 2 + thread);
                     for number in numbers() {
                         let outcome = index.insert(K::borrow(&spread::<K>(number)), round).unwrap();
                         assert_eq!(outcome.previous, None);
@@ -186,7 +186,7 @@ fn staying_keys<K: Keys + ?Sized>(index: On<K>) {
 /// Every value put is unique, so each may be what exactly one operation says it replaced or
 /// removed.
 pub fn one_key_contended_by_four_threads_has_one_history<K: Keys + ?Sized>(tested: Tested) {
-    const STEPS: u64 = 2000;
+    const STEPS: u64 = so_many(2000);
     let index = tested.in_memory::<K>();
     let buf = spread::<K>(5);
     let mut histories: Vec<(u64, Option<u64>)> = std::thread::scope(|scope| {

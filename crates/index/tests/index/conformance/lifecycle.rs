@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use lapis_index::{IndexError, IndexKey, Outcome};
 
-use super::harness::{Keys, On, Place, Tested, assert_sound, root_field, set_root_field};
+use super::harness::{Keys, On, Place, Tested, assert_sound, root_field, set_root_field, so_many};
 
-const COUNT: u64 = 1000;
+const COUNT: u64 = so_many(1000);
 
 fn fill<K: Keys + ?Sized>(index: &On<K>, count: u64) -> BTreeMap<K::Buf, u64> {
     (0..count)

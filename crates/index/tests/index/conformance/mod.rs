@@ -5,17 +5,18 @@
 
 /// The tests of one structure with one kind of keys.
 macro_rules! suite {
-    (@module $arguments:tt $module:ident $($test:ident)+) => {
-        $(suite! { @test $arguments $module $test })+
+    (@module $arguments:tt $module:ident $($(#[$attribute:meta])* $test:ident)+) => {
+        $(suite! { @test $arguments $module $(#[$attribute])* $test })+
     };
-    (@test [$tested:expr, $($key:ty)?] $module:ident $test:ident) => {
+    (@test [$tested:expr, $($key:ty)?] $module:ident $(#[$attribute:meta])* $test:ident) => {
         #[test]
+        $(#[$attribute])*
         fn $test() {
             $crate::conformance::$module::$test$(::<$key>)?($tested);
         }
     };
-    ($arguments:tt $($module:ident: $($test:ident)+;)+) => {
-        $(suite! { @module $arguments $module $($test)+ })+
+    ($arguments:tt $($module:ident: $($(#[$attribute:meta])* $test:ident)+;)+) => {
+        $(suite! { @module $arguments $module $($(#[$attribute])* $test)+ })+
     };
 }
 
@@ -34,12 +35,15 @@ macro_rules! suite_of_every_index {
                 dense_keys sparse_keys clustered_keys reverse_keys random_keys
                 a_bounded_live_set_takes_bounded_space;
             lifecycle:
+                #[cfg_attr(miri, ignore = "files")]
                 a_reopened_index_holds_what_it_held
+                #[cfg_attr(miri, ignore = "files")]
                 an_index_abandoned_as_by_a_crash_holds_what_was_acknowledged
                 two_indexes_in_one_pool_do_not_meet
                 a_root_of_another_kind_is_refused
                 a_root_of_another_key_kind_is_refused
                 a_newer_format_is_refused
+                #[cfg_attr(miri, ignore = "time")]
                 a_full_pool_refuses_cleanly_and_takes_keys_again_after_removals
                 iteration_stops_when_it_is_told_to;
             concurrency:
@@ -54,8 +58,10 @@ macro_rules! suite_of_every_index {
                 readers_find_what_stays_at_every_fence_of_a_writer
                 a_reader_that_sees_a_change_before_its_fence_persists_it;
             damage:
+                #[cfg_attr(miri, ignore = "files")]
                 no_damage_makes_check_or_visit_blocks_panic;
             costs:
+                #[cfg_attr(miri, ignore = "time")]
                 inserts_cost_what_the_table_says
                 what_changes_nothing_costs_nothing;
             model:

@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lapis_index::Direction;
 
-use super::harness::{Keys, On, Tested, entries};
+use super::harness::{Keys, On, Tested, entries, so_many};
+
+/// Above all keys of [`tens`], and ten times as many as they are.
+const TENS: u64 = 10 * so_many(500);
 
 /// An index of the keys 0, 10, 20, …, 4990 in no order of insertion, and its model.
 fn tens<K: Keys + ?Sized>(tested: Tested) -> (On<K>, BTreeMap<K::Buf, u64>) {
     let index = tested.in_memory::<K>();
     let mut model = BTreeMap::new();
-    for number in (0..500u64).map(|number| number * 7 % 500 * 10) {
+    for number in (0..TENS / 10).map(|number| number * 7 % (TENS / 10) * 10) {
         let key = K::number(number);
         assert_eq!(index.insert(K::borrow(&key), number).unwrap().previous, None);
         model.insert(key, number);
@@ -87,7 +90,7 @@ pub fn first_and_last<K: Keys + ?Sized>(tested: Tested) {
 
 pub fn a_scan_from_a_key_that_is_absent<K: Keys + ?Sized>(tested: Tested) {
     let (index, model) = tens::<K>(tested);
-    for number in (0..5010).step_by(5) {
+    for number in (0..TENS + 10).step_by(5) {
         let from = K::number(number);
         for direction in [Direction::Forward, Direction::Backward] {
             let expected: Vec<u64> = match direction {
@@ -115,11 +118,11 @@ pub fn a_range_beside_a_writer_has_all_stable_keys_in_strict_order<K: Keys + ?Si
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..3u64 {
-                for number in (0..5000u64).filter(|number| number % 10 != 0) {
-                    let key = K::number(number * 7 % 5000 / 10 * 10 + number % 10);
+                for number in (0..TENS).filter(|number| number % 10 != 0) {
+                    let key = K::number(number * 7 % TENS / 10 * 10 + number % 10);
                     let _ = index.put(K::borrow(&key), round).unwrap();
                 }
-                for number in (0..5000u64).filter(|number| number % 10 != 0) {
+                for number in (0..TENS).filter(|number| number % 10 != 0) {
                     let _ = index.remove(K::borrow(&K::number(number))).unwrap();
                 }
             }
