@@ -22,7 +22,7 @@
 //! stores the next version (release). So a reader that saw any of the writer's stores sees the bit, or a
 //! later version, when it looks again.
 
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::Ordering;
 
 use lapis_pmem::{Domain, DramCell, Observed};
 
@@ -89,7 +89,7 @@ impl<D: Domain> Latch<D> {
     /// Whether everything read since the latch had this version was as it was then.
     #[inline]
     pub(crate) fn validate(&self, domain: &D, version: Version) -> Result<(), Restart> {
-        fence(Ordering::Acquire);
+        domain.order(Ordering::Acquire);
         if self.0.load(domain) & !LOADING == version.0 { Ok(()) } else { Err(Restart) }
     }
 
@@ -97,7 +97,7 @@ impl<D: Domain> Latch<D> {
     #[inline]
     pub(crate) fn upgrade(&self, domain: &D, version: Version) -> Result<(), Restart> {
         self.0.compare_exchange(domain, version.0, version.0 | HELD).map_err(|_| Restart)?;
-        fence(Ordering::Release);
+        domain.order(Ordering::Release);
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl<D: Domain> Latch<D> {
         loop {
             match self.0.compare_exchange(domain, version.0, version.0 | LOADING) {
                 Ok(_) => {
-                    fence(Ordering::Release);
+                    domain.order(Ordering::Release);
                     return Loading::Begun;
                 }
                 Err(found) if found == version.0 | LOADING => return Loading::Busy,
@@ -190,6 +190,9 @@ impl Patience {
         self.attempts
     }
 }
+
+#[cfg(all(test, loom))]
+mod every_order;
 
 #[cfg(test)]
 mod tests {

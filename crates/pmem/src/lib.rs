@@ -37,6 +37,8 @@ mod instructions;
 mod io_uring_device;
 mod lock;
 mod lock_word;
+#[cfg(loom)]
+mod loom_machine;
 mod mutant;
 mod nontemporal;
 mod observed;
@@ -77,6 +79,8 @@ pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
 pub use io_uring_device::IoUringDevice;
 pub use lock::{GenerationLock, LockWait};
 pub use lock_word::{LockGeneration, LockWord};
+#[cfg(loom)]
+pub use loom_machine::{LoomAtomic, LoomMachine, loom_fence};
 pub use mutant::{MutantEntry, MutantList};
 pub use observed::{Mutant, Observed};
 pub use omission::Omission;

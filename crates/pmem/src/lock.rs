@@ -60,7 +60,7 @@ impl GenerationLock {
     #[inline(always)]
     pub fn reread<D: Domain>(&self, domain: &D) -> LockWord {
         // On x86-64 loads are not reordered with loads; elsewhere the fence orders them.
-        core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+        domain.order(core::sync::atomic::Ordering::Acquire);
         self.read(domain)
     }
 
@@ -181,6 +181,9 @@ impl LockWait {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod every_order;
 
 #[cfg(test)]
 mod tests {

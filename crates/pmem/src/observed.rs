@@ -1,5 +1,7 @@
 //! What a structure tells a model of the machine, and asks it, that hardware has no use for.
 
+use core::sync::atomic::{Ordering, fence};
+
 use crate::dram_cell::DramWord;
 use crate::lock_word::LockGeneration;
 use crate::omission::Omission;
@@ -64,6 +66,12 @@ pub trait Observed {
     #[inline(always)]
     fn pause(&self) {
         core::hint::spin_loop();
+    }
+
+    /// Orders this thread's accesses to memory, of whatever kind, as the language's fence does.
+    #[inline(always)]
+    fn order(&self, order: Ordering) {
+        fence(order);
     }
 
     /// Says that a lock or counter in the host's memory is about to be taken or given back, which

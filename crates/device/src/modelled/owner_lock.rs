@@ -19,66 +19,22 @@
 //! Dekker Synchronization", 2001; membarrier(2) of Linux). Where there is no such call, the lock
 //! is a mutex from the start.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::Ordering;
 
-use parking_lot::{Mutex, MutexGuard};
+#[cfg_attr(loom, path = "owner_lock/loom.rs")]
+#[cfg_attr(not(loom), path = "owner_lock/machine.rs")]
+mod machine;
+
+use machine::{
+    AtomicBool, AtomicU64, Mutex, MutexGuard, barrier, compiler_fence, this_thread, yield_now,
+};
 
 /// Nobody has come yet.
 const UNCLAIMED: u64 = 0;
 /// Several threads have come.
 const SHARED: u64 = u64::MAX;
-
-thread_local! {
-    static THREAD: Cell<u64> = const { Cell::new(UNCLAIMED) };
-}
-
-/// A number that no other thread of the process ever has.
-#[inline(always)]
-fn this_thread() -> u64 {
-    match THREAD.get() {
-        UNCLAIMED => name_this_thread(),
-        name => name,
-    }
-}
-
-#[cold]
-fn name_this_thread() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(UNCLAIMED);
-    let name = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-    THREAD.set(name);
-    name
-}
-
-#[cfg(target_os = "linux")]
-mod barrier {
-    use std::sync::OnceLock;
-
-    use rustix::thread::{MembarrierCommand, membarrier};
-
-    /// Whether [`make_all_threads_pass_a_fence`] works in this process.
-    pub(super) fn is_available() -> bool {
-        static REGISTERED: OnceLock<bool> = OnceLock::new();
-        *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
-    }
-
-    pub(super) fn make_all_threads_pass_a_fence() {
-        membarrier(MembarrierCommand::PrivateExpedited)
-            .expect("a process that has registered may use the barrier");
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod barrier {
-    pub(super) fn is_available() -> bool {
-        false
-    }
-
-    pub(super) fn make_all_threads_pass_a_fence() {
-        unreachable!("no lock has an owner where there is no such barrier");
-    }
-}
 
 /// The lock. See the [module documentation](self).
 #[derive(Debug)]
@@ -138,7 +94,7 @@ impl<T> OwnerLock<T> {
     #[cold]
     #[inline(never)]
     fn lock_slowly(&self, me: u64) -> Guard<'_, T> {
-        let mutex = self.mutex.lock();
+        let mutex = machine::locked(&self.mutex);
         // Only changed under the mutex.
         match self.owner.load(Ordering::Relaxed) {
             UNCLAIMED if barrier::is_available() => {
@@ -153,7 +109,7 @@ impl<T> OwnerLock<T> {
                 self.owner.store(SHARED, Ordering::SeqCst);
                 barrier::make_all_threads_pass_a_fence();
                 while self.inside.load(Ordering::Acquire) {
-                    std::thread::yield_now();
+                    yield_now();
                 }
             }
         }
@@ -194,7 +150,10 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod every_order;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Barrier;
     use std::thread;

@@ -11,14 +11,19 @@
 //! reader who finds the same section before and after (the words differ in the lowest bit at most)
 //! has seen the leaf of one moment within it.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
 use lapis_pmem::{Domain, Link, LockWait};
 
 use super::leaf::LeafHeader;
 
+#[cfg(loom)]
+type AtomicU64 = lapis_pmem::LoomAtomic<loom::sync::atomic::AtomicU64>;
+
 /// Words of the table: 64 KiB, so that it stays in a processor's cache.
-const WORDS: usize = 1 << 13;
+const WORDS: usize = if cfg!(loom) { 2 } else { 1 << 13 };
 /// Bytes of the table, which comes first in what a modelled machine is told of.
 pub(super) const LOCK_BYTES: usize = WORDS * 8;
 
@@ -78,7 +83,7 @@ impl LeafLocks {
     /// Reads the word again after all that was read meanwhile.
     #[inline(always)]
     pub(super) fn reread<D: Domain>(&self, domain: &D, leaf: Link<LeafHeader>) -> Section {
-        fence(Ordering::Acquire);
+        domain.order(Ordering::Acquire);
         Section(self.word(domain, Self::number_of(leaf)).load(Ordering::Relaxed))
     }
 
@@ -93,7 +98,7 @@ impl LeafLocks {
                 .compare_exchange(found, found + 1, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
         // Nothing that the holder stores is seen by somebody who does not see the lock held.
-        fence(Ordering::Release);
+        domain.order(Ordering::Release);
         taken
     }
 
@@ -139,7 +144,10 @@ impl LeafLocks {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod every_order;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use lapis_pmem::Hardware;
 

@@ -43,10 +43,12 @@
 //! at the same instant in every run.
 
 mod barrier;
+#[cfg(all(test, loom))]
+mod every_order;
 pub mod mutants;
 mod readers;
 
-use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use crate::domain::Domain;
 use crate::dram_cell::DramWord;
@@ -175,7 +177,7 @@ impl<W> Reader<W> {
         // The compiler keeps the order of the program; the reclaimer sees to the processor (E2).
         compiler_fence(Ordering::SeqCst);
         if self.fences {
-            fence(Ordering::SeqCst);
+            domain.order(Ordering::SeqCst);
         }
     }
 
