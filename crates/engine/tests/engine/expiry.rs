@@ -1,7 +1,7 @@
 //! Entries that expire, by a clock that the tests set.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lapis_engine::{
@@ -13,6 +13,9 @@ use crate::harness::*;
 
 const LATER: Durability = Durability::Eventual;
 const TEN: TimeToLive = TimeToLive::For(Duration::from_millis(10));
+
+/// Of all scenes, which engines want for ever: no leak, for those who look for some.
+static CLOCKS: Mutex<Vec<&AtomicU64>> = Mutex::new(Vec::new());
 
 struct Scene {
     rig: Rig,
@@ -26,6 +29,7 @@ fn options(now: &'static AtomicU64) -> EngineOptions {
 impl Scene {
     fn new() -> Self {
         let now: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(1000)));
+        CLOCKS.lock().unwrap().push(now);
         Self { rig: Rig::new(options(now)), now }
     }
 
