@@ -128,7 +128,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// at most and nobody is in the way.
     #[cold]
     fn merge_around(&self, key: &K) {
-        let (pool, domain) = (&*self.pool, self.domain());
+        let pool = &*self.pool;
         let (place, leaf) = self.lock_leaf_of(key);
         let index = if place.index > 0 { place.index - 1 } else { 1 };
         let Some(other) = self.inner.neighbour(pool, &place, index) else {
@@ -139,38 +139,51 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         };
         let other = self.leaf(other.leaf);
         let (left, right) = if place.index > 0 { (other, leaf) } else { (leaf, other) };
-        let (mut bitmap, moving) = (left.bitmap(domain), right.bitmap(domain));
-        let together = (bitmap.count_ones() + moving.count_ones()) as usize;
-        if together > self.slots / 2 || left.next(domain) != right.link {
+        if self.merge(left, right, has_own_lock).is_none() {
             if has_own_lock {
                 self.unlock_unchanged(other);
             }
-            return self.unlock_unchanged(leaf);
+            self.unlock_unchanged(leaf);
         }
-        domain.happens("merge of leaves");
-        let mut added = 0u64;
-        for slot in slots_in(moving) {
-            let free = (!bitmap).trailing_zeros() as usize;
-            let entry = &right.slots[slot];
-            left.slots[free].write(domain, entry.key.load(domain), entry.value.load(domain));
-            let fingerprint = right.header.line.fingerprint(domain, slot);
-            let line = &left.header.line;
-            let (fingerprints, with_new) = line.with_fingerprint(domain, free, fingerprint);
-            fingerprints.store_ordered(domain, with_new);
-            bitmap |= 1 << free;
-            added |= 1 << free;
-        }
-        // I2: both before the record, which makes the bits true.
-        let not_yet_durable = domain.omitting(mutants::MERGED_BEFORE_DURABLE);
-        left.flush_slots(domain, added);
-        domain.flush(&left.header.line.bitmap);
-        domain.fence();
-        drop(not_yet_durable);
-        let _: Committed = self.unlink(left, right, key, bitmap, has_own_lock);
     }
 
-    /// Takes `right` out, whose left neighbour becomes `left` with this bitmap. Both are locked, with
-    /// two locks or the same one; what the bitmap adds is durable. Gives both back.
+    /// Moves what is in `right` to `left` and gives the locks back. None, and nothing is done, if
+    /// that would fill more than half of it.
+    fn merge(&self, left: Leaf<'_>, right: Leaf<'_>, has_own_lock: bool) -> Option<Committed> {
+        let (pool, domain) = (&*self.pool, self.domain());
+        let (mut bitmap, moving) = (left.bitmap(domain), right.bitmap(domain));
+        let together = (bitmap.count_ones() + moving.count_ones()) as usize;
+        if together > self.slots / 2 || left.next(domain) != right.link {
+            return None;
+        }
+        let first = slots_in(moving).next()?;
+        K::with_word(pool, right.slots[first].key.load(domain), |key| {
+            domain.happens("merge of leaves");
+            let mut added = 0u64;
+            for slot in slots_in(moving) {
+                let free = (!bitmap).trailing_zeros() as usize;
+                let entry = &right.slots[slot];
+                left.slots[free].write(domain, entry.key.load(domain), entry.value.load(domain));
+                let fingerprint = right.header.line.fingerprint(domain, slot);
+                let line = &left.header.line;
+                let (fingerprints, with_new) = line.with_fingerprint(domain, free, fingerprint);
+                fingerprints.store_ordered(domain, with_new);
+                bitmap |= 1 << free;
+                added |= 1 << free;
+            }
+            // I2: both before the record, which makes the bits true.
+            let not_yet_durable = domain.omitting(mutants::MERGED_BEFORE_DURABLE);
+            left.flush_slots(domain, added);
+            domain.flush(&left.header.line.bitmap);
+            domain.fence();
+            drop(not_yet_durable);
+            // By now others may have put the two under different nodes.
+            self.unlink(left, right, key, bitmap, has_own_lock)
+        })
+    }
+
+    /// Takes `right` out, the leaf of `key`, whose left neighbour becomes `left` with this bitmap. Both
+    /// are locked, with two locks or the same one; what the bitmap adds is durable. Gives both back.
     fn unlink(
         &self,
         left: Leaf<'_>,

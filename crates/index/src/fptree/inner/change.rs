@@ -30,7 +30,7 @@ struct Content {
 }
 
 impl Content {
-    /// Removes a child. Its range goes to the one before it, or behind it if there is none.
+    /// Removes a child, and the separator before it, or behind it if it is the first.
     fn remove(&mut self, index: usize) -> Option<Separator> {
         self.children.remove(index);
         let separator = index.saturating_sub(1);
@@ -223,8 +223,9 @@ impl InnerTree {
         self.bury(pool, state, dead);
     }
 
-    /// Takes a leaf away that is beside that of `key`, or is it. Its range goes to the one before it
-    /// in its node, or else to a neighbour. The caller holds the leaf's lock.
+    /// Takes the leaf of `key` away. Its range goes to the leaf before it, as its entries do, wherever
+    /// that lies by now, and to the one behind it if it was the first of all. The caller holds the
+    /// leaf's lock.
     pub(in crate::fptree) fn remove<D: Domain, K: IndexKey + ?Sized>(
         &self,
         pool: &Pool<D>,
@@ -234,13 +235,20 @@ impl InnerTree {
         let mut guard = lock(pool.domain(), &self.state);
         let state = &mut *guard;
         let mut path = self.path(pool, key);
-        let bottom = path.last().map_or(0, |&(number, _)| number);
+        let is_first = path.iter().all(|&(_, index)| index == 0);
+        let (bottom, at) = path.last().copied().unwrap_or_default();
         let mut content = self.content::<D, K>(pool, bottom);
-        let Some(at) = content.children.iter().position(|&child| child == leaf.bits()) else {
+        if content.children.get(at) != Some(&leaf.bits()) {
             debug_assert!(false, "a leaf that is not where its key leads");
             return;
+        }
+        // The separator that nobody has any more; and, if the leaf before is under another node, the
+        // one that is to part the two nodes.
+        let take = |content: &mut Content, index: usize| {
+            let removed = content.remove(index);
+            if index > 0 || is_first { (removed, None) } else { (None, removed) }
         };
-        let mut gone = content.remove(at);
+        let (mut gone, mut parting) = take(&mut content, at);
         let mut dead = Vec::with_capacity(path.len());
         let few = self.capacity.div_ceil(4);
         while let Some((number, _)) = path.pop() {
@@ -251,7 +259,17 @@ impl InnerTree {
             };
             if content.children.is_empty() {
                 content = self.content::<D, K>(pool, parent);
-                gone = gone.or(content.remove(index));
+                (gone, parting) = take(&mut content, index);
+                continue;
+            }
+            if let Some(separator) = parting {
+                let built = self.build::<D, K>(pool, state, &content);
+                content = self.content::<D, K>(pool, parent);
+                content.children[index] = u64::from(built);
+                if index > 0 {
+                    gone = Some(std::mem::replace(&mut content.separators[index - 1], separator));
+                    parting = None;
+                }
                 continue;
             }
             if content.children.len() <= few

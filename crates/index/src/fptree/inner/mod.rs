@@ -19,8 +19,8 @@
 //! descent validates each node after it has read the version of the next, and starts anew if that
 //! fails; somebody has finished a change then. There is no wait anywhere.
 //!
-//! A node whose version is what it was is still in the tree, with the same range or (where a leaf
-//! beside its edge went away) a larger one. So whoever locks a leaf and *then* finds the version of
+//! A node whose version is what it was is still in the tree, with the same range or (where the leaf
+//! behind its last one went away) a larger one. So whoever locks a leaf and *then* finds the version of
 //! the node above it as it was when it descended, has locked the right one: leaves are split off and
 //! taken away under their locks.
 

@@ -66,6 +66,9 @@ fn behaves_like_a_list(placement: InnerNodes) {
         } else if !grows && model.len() > 1 {
             tree.remove(&pool, &key, place.leaf);
             model.remove(at);
+            // Wherever in the nodes that lies.
+            let heir = model[at.saturating_sub(1)];
+            assert_eq!(tree.descend(&pool, Target::Of(&key)).leaf, heir);
         }
         if step % 100 == 99 {
             assert_same(&tree, &pool, &model);
