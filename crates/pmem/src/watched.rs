@@ -20,6 +20,15 @@ pub trait Watcher: Clone + Debug + Send + Sync + 'static {
     /// A word is loaded, or a range of so many lines read.
     fn loading(&self, _reads: u64) {}
 
+    /// A word is stored or exchanged, or a range written.
+    fn storing(&self) {}
+
+    /// Ordinary memory is read that a structure tells of ([`Observed::touch_dram`]).
+    fn touching(&self) {}
+
+    /// Something happens that does not happen in every run ([`Observed::happens`]).
+    fn happening(&self) {}
+
     /// So many lines are flushed by one call.
     fn flushing(&self, _lines: u64) {}
 
@@ -79,6 +88,14 @@ impl<T: Watcher> Observed for Watched<T> {
     fn note_read(&self, source: *const u8, bytes: usize) {
         self.watcher.loading(lines(source, bytes));
     }
+
+    fn touch_dram(&self, _offset_bytes: usize, _bytes: usize) {
+        self.watcher.touching();
+    }
+
+    fn happens(&self, _event: &'static str) {
+        self.watcher.happening();
+    }
 }
 
 impl<T: Watcher> Domain for Watched<T> {
@@ -88,18 +105,22 @@ impl<T: Watcher> Domain for Watched<T> {
     }
 
     fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering) {
+        self.watcher.storing();
         self.hardware.store::<W>(at, value, order);
     }
 
     fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W {
+        self.watcher.storing();
         self.hardware.swap::<W>(at, value)
     }
 
     fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
+        self.watcher.storing();
         self.hardware.compare_exchange::<W>(at, current, new)
     }
 
     unsafe fn copy(&self, destination: *mut u8, source: &[u8]) {
+        self.watcher.storing();
         // SAFETY: as the caller vouches.
         unsafe { self.hardware.copy(destination, source) };
     }
@@ -203,6 +224,21 @@ impl<A: Watcher, B: Watcher> Watcher for (A, B) {
     fn loading(&self, reads: u64) {
         self.0.loading(reads);
         self.1.loading(reads);
+    }
+
+    fn storing(&self) {
+        self.0.storing();
+        self.1.storing();
+    }
+
+    fn touching(&self) {
+        self.0.touching();
+        self.1.touching();
+    }
+
+    fn happening(&self) {
+        self.0.happening();
+        self.1.happening();
     }
 
     fn flushing(&self, lines: u64) {

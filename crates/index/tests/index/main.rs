@@ -2,6 +2,7 @@
 
 mod conformance;
 mod costs;
+mod hold_ups;
 mod radix_writers;
 mod shapes;
 mod watched;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use lapis_index::AnyIndex;
+use lapis_pmem::Domain;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -17,39 +19,56 @@ fn spread<K: Keys + ?Sized>(number: u64) -> K::Buf {
 /// Each thread owns the keys of one residue and knows what every operation on them must say, while
 /// the others change the nodes around them.
 pub fn four_threads_change_their_own_keys<K: Keys + ?Sized>(tested: Tested) {
-    tested.geometries::<K>().into_iter().for_each(own_keys::<K>);
+    for index in tested.geometries::<K>() {
+        own_keys(&index, so_many(1500), |_, random| random.random_range(0..10) < 6);
+    }
 }
 
-fn own_keys<K: Keys + ?Sized>(index: On<K>) {
+/// The same with few keys, which come and go in waves, while threads are held up in the middle of
+/// what they do: between two steps of a split or a merge, whole neighbourhoods change.
+pub fn threads_that_are_held_up_keep_their_keys<K: Keys + ?Sized>(tested: Tested) {
+    let index = tested.with_hold_ups::<K>();
+    own_keys(&index, 60, |step, random| {
+        random.random_range(0..10) < if step / 250 % 2 == 0 { 6 } else { 4 }
+    });
+}
+
+/// `comes` says of a step whether its key is to be there rather than not.
+fn own_keys<D: Domain, K: Keys + ?Sized>(
+    index: &AnyIndex<D, K>,
+    keys_per_thread: u64,
+    comes: impl Fn(u64, &mut StdRng) -> bool + Sync,
+) {
     let expected = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let index = &index;
+                let comes = &comes;
                 scope.spawn(move || {
                     let mut random = StdRng::seed_from_u64(thread);
                     let mut mine: BTreeMap<K::Buf, u64> = BTreeMap::new();
                     for step in 0..so_many(6000) {
-                        let number = random.random_range(0..so_many(1500)) * THREADS + thread;
+                        let number = random.random_range(0..keys_per_thread) * THREADS + thread;
                         let buf = spread::<K>(number);
                         let (key, before) = (K::borrow(&buf), mine.get(&buf).copied());
-                        match random.random_range(0..10u32) {
-                            0..4 => {
-                                assert_eq!(index.insert(key, step).unwrap().previous, before);
-                                mine.entry(buf).or_insert(step);
-                            }
-                            4 => {
-                                assert_eq!(index.put(key, step).unwrap().previous, before);
-                                mine.insert(buf, step);
-                            }
-                            5 => {
+                        let comes = comes(step, &mut random);
+                        match random.random_range(0..8u32) {
+                            0 | 1 => assert_eq!(index.get(key), before),
+                            2 => {
                                 assert_eq!(index.update(key, step).unwrap().previous, before);
                                 mine.entry(buf).and_modify(|value| *value = step);
                             }
-                            6 | 7 => {
+                            3 if comes => {
+                                assert_eq!(index.put(key, step).unwrap().previous, before);
+                                mine.insert(buf, step);
+                            }
+                            _ if comes => {
+                                assert_eq!(index.insert(key, step).unwrap().previous, before);
+                                mine.entry(buf).or_insert(step);
+                            }
+                            _ => {
                                 assert_eq!(index.remove(key).unwrap().previous, before);
                                 mine.remove(&buf);
                             }
-                            _ => assert_eq!(index.get(key), before),
                         }
                     }
                     mine
@@ -58,7 +77,7 @@ fn own_keys<K: Keys + ?Sized>(index: On<K>) {
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    assert_sound(&index, &expected);
+    assert_sound(index, &expected);
 }
 
 pub fn readers_never_see_a_value_go_back<K: Keys + ?Sized>(tested: Tested) {

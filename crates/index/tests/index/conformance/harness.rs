@@ -12,6 +12,11 @@ use lapis_index::{
 use lapis_pmem::{Domain, Hardware, Link, Pool, RegionOptions};
 use proptest::prelude::*;
 
+use crate::watched::{Machine, watched_pool};
+
+/// How often threads are held up in a test that has them so.
+const HOLD_UPS: u64 = 1000;
+
 /// A structure on this machine.
 pub type On<K> = AnyIndex<Hardware, K>;
 
@@ -161,6 +166,14 @@ impl Tested {
     /// An index in a pool in memory.
     pub fn in_memory<K: IndexKey + ?Sized>(self) -> On<K> {
         self.create(&Arc::new(Pool::create_anonymous(1 << 20).unwrap()), "index")
+    }
+
+    /// An index with explored options on a machine on which threads are held up.
+    pub fn with_hold_ups<K: IndexKey + ?Sized>(self) -> AnyIndex<Machine, K> {
+        let pool = watched_pool(1 << 20);
+        let index = self.create_with(&pool, "index", &self.explored_options());
+        pool.domain().watcher().0.1.hold_up(HOLD_UPS);
+        index
     }
 
     /// An index with default and one with explored options.

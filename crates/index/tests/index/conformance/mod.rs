@@ -48,6 +48,7 @@ macro_rules! suite_of_every_index {
                 iteration_stops_when_it_is_told_to;
             concurrency:
                 four_threads_change_their_own_keys
+                threads_that_are_held_up_keep_their_keys
                 four_threads_change_the_same_keys
                 readers_never_see_a_value_go_back
                 keys_that_stay_are_found_while_others_come_and_go
