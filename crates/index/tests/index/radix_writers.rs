@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use lapis_index::{AnyIndex, IndexKey, IndexKind, IndexOptions};
-use lapis_pmem::{Hardware, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+
+use crate::hold_ups::{Here, pool_in_memory};
 
 const THREADS: u64 = 4;
 const STEPS: u64 = if cfg!(miri) { 100 } else { 20_000 };
@@ -23,7 +23,7 @@ struct Ledger {
 /// What one thread does with keys that all threads have, and what it is told. Each value is given
 /// once.
 fn work<K: IndexKey + ?Sized>(
-    index: &AnyIndex<Hardware, K>,
+    index: &AnyIndex<Here, K>,
     keys: &[K::Buf],
     thread: u64,
 ) -> BTreeMap<usize, Ledger> {
@@ -54,7 +54,7 @@ fn work<K: IndexKey + ?Sized>(
 }
 
 fn writers_of_one_region_have_one_history<K: IndexKey + ?Sized>(kind: IndexKind, keys: &[K::Buf]) {
-    let pool = Arc::new(Pool::create_anonymous(16 << 20).unwrap());
+    let pool = pool_in_memory();
     let index = AnyIndex::create_named(kind, &pool, "index", &IndexOptions::default()).unwrap();
     let mut ledgers: BTreeMap<usize, Ledger> = BTreeMap::new();
     std::thread::scope(|scope| {

@@ -6,10 +6,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use lapis_index::{AnyIndex, IndexKey, IndexKind, IndexOptions};
 use lapis_pmem::{PersistCounts, Pool, Region, Watched, Watcher};
 
-use crate::hold_ups::HoldUps;
-
 /// The machine at hand, watched. There is one such type, so that structures are compiled for it once.
-pub type Machine = Watched<((PersistCounts, HoldUps), AtFence)>;
+pub type Machine = Watched<(PersistCounts, AtFence)>;
 
 type Action = Box<dyn FnMut() + Send>;
 
@@ -53,7 +51,7 @@ pub fn watched_pool(bytes: usize) -> Arc<Pool<Machine>> {
 
 /// What `action` answers, and the lines it flushes and the fences it makes.
 pub fn counting<R>(machine: &Machine, action: impl FnOnce() -> R) -> (R, (u64, u64)) {
-    let counts = &machine.watcher().0.0;
+    let counts = &machine.watcher().0;
     let before = (counts.flushes(), counts.fences());
     let result = action();
     (result, (counts.flushes() - before.0, counts.fences() - before.1))

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use lapis_index::AnyIndex;
-use lapis_pmem::Domain;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -34,8 +32,8 @@ pub fn threads_that_are_held_up_keep_their_keys<K: Keys + ?Sized>(tested: Tested
 }
 
 /// `comes` says of a step whether its key is to be there rather than not.
-fn own_keys<D: Domain, K: Keys + ?Sized>(
-    index: &AnyIndex<D, K>,
+fn own_keys<K: Keys + ?Sized>(
+    index: &On<K>,
     keys_per_thread: u64,
     comes: impl Fn(u64, &mut StdRng) -> bool + Sync,
 ) {

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use lapis_index::IndexRoot;
-use lapis_pmem::{EXTENT_BYTES, Pool};
+use lapis_pmem::EXTENT_BYTES;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -63,8 +63,7 @@ fn damaged(intact: &[u8], used: &[usize], seed: u64) -> Vec<u8> {
 }
 
 fn examine<K: Keys + ?Sized>(tested: Tested, place: &Place, seed: u64) {
-    let Ok(pool) = Pool::open_file(&place.path, &place.options) else { return };
-    let pool = std::sync::Arc::new(pool);
+    let Ok(pool) = place.try_open() else { return };
     if pool.root::<IndexRoot>("index").is_none() {
         return;
     }

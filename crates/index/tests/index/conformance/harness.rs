@@ -9,16 +9,16 @@ use lapis_index::{
     AnyIndex, Capabilities, Index, IndexError, IndexKey, IndexKind, IndexOf, IndexOptions,
     InnerNodes, with_index,
 };
-use lapis_pmem::{Domain, Hardware, Link, Pool, RegionOptions};
+use lapis_pmem::{Domain, Link, Pool, PoolError, Region, RegionOptions};
 use proptest::prelude::*;
 
-use crate::watched::{Machine, watched_pool};
+use crate::hold_ups::{Here, HoldUps, pool_in_memory};
 
 /// How often threads are held up in a test that has them so.
 const HOLD_UPS: u64 = 1000;
 
 /// A structure on this machine.
-pub type On<K> = AnyIndex<Hardware, K>;
+pub type On<K> = AnyIndex<Here, K>;
 
 /// Kinds of keys from which tests can make as many as they like.
 pub trait Keys: IndexKey {
@@ -94,16 +94,22 @@ impl Place {
         Self { _directory: directory, path, options }
     }
 
-    pub fn create(&self) -> Arc<Pool> {
+    pub fn create(&self) -> Arc<Pool<Here>> {
         let bytes = self.options.reserve_bytes.min(1 << 20);
         if cfg!(miri) {
-            return Arc::new(Pool::create_anonymous(bytes).unwrap());
+            return pool_in_memory();
         }
-        Arc::new(Pool::create_file(&self.path, bytes, &self.options).unwrap())
+        let region = Region::create_file(&self.path, bytes, &self.options).unwrap();
+        Arc::new(Pool::create(region, Here::new(HoldUps::default())).unwrap())
     }
 
-    pub fn open(&self) -> Arc<Pool> {
-        Arc::new(Pool::open_file(&self.path, &self.options).unwrap())
+    pub fn open(&self) -> Arc<Pool<Here>> {
+        self.try_open().unwrap()
+    }
+
+    pub fn try_open(&self) -> Result<Arc<Pool<Here>>, PoolError> {
+        let region = Region::open_file(&self.path, &self.options)?;
+        Pool::open(region, Here::new(HoldUps::default())).map(Arc::new)
     }
 }
 
@@ -128,7 +134,7 @@ impl Tested {
     }
 
     pub fn capabilities(self) -> Capabilities {
-        with_index!(self.kind, |F| IndexOf::<F, Hardware, u64>::CAPABILITIES)
+        with_index!(self.kind, |F| IndexOf::<F, Here, u64>::CAPABILITIES)
     }
 
     /// Creates an index under a name and opens it.
@@ -151,13 +157,13 @@ impl Tested {
     }
 
     /// Opens the index under a name.
-    pub fn open<K: IndexKey + ?Sized>(self, pool: &Arc<Pool>, name: &str) -> On<K> {
+    pub fn open<K: IndexKey + ?Sized>(self, pool: &Arc<Pool<Here>>, name: &str) -> On<K> {
         self.try_open(pool, name).unwrap()
     }
 
     pub fn try_open<K: IndexKey + ?Sized>(
         self,
-        pool: &Arc<Pool>,
+        pool: &Arc<Pool<Here>>,
         name: &str,
     ) -> Result<On<K>, IndexError> {
         AnyIndex::open_kind(self.kind, Arc::clone(pool), pool.root(name).unwrap())
@@ -165,34 +171,32 @@ impl Tested {
 
     /// An index in a pool in memory.
     pub fn in_memory<K: IndexKey + ?Sized>(self) -> On<K> {
-        self.create(&Arc::new(Pool::create_anonymous(1 << 20).unwrap()), "index")
+        self.create(&pool_in_memory(), "index")
     }
 
-    /// An index with explored options on a machine on which threads are held up.
-    pub fn with_hold_ups<K: IndexKey + ?Sized>(self) -> AnyIndex<Machine, K> {
-        let pool = watched_pool(1 << 20);
+    /// An index with explored options, whose threads are held up.
+    pub fn with_hold_ups<K: IndexKey + ?Sized>(self) -> On<K> {
+        let pool = pool_in_memory();
         let index = self.create_with(&pool, "index", &self.explored_options());
-        pool.domain().watcher().0.1.hold_up(HOLD_UPS);
+        pool.domain().watcher().hold_up(HOLD_UPS);
         index
     }
 
     /// An index with default and one with explored options.
     pub fn geometries<K: IndexKey + ?Sized>(self) -> [On<K>; 2] {
-        [self.default_options(), self.explored_options()].map(|options| {
-            let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
-            self.create_with(&pool, "index", &options)
-        })
+        [self.default_options(), self.explored_options()]
+            .map(|options| self.create_with(&pool_in_memory(), "index", &options))
     }
 }
 
 /// The 32-bit field at `offset` in the root of an index, for tests that falsify it.
-pub fn root_field(pool: &Pool, name: &str, offset: u64) -> u32 {
+pub fn root_field(pool: &Pool<Here>, name: &str, offset: u64) -> u32 {
     let root = pool.root::<lapis_pmem::PCell<u32>>(name).unwrap();
     pool.at(Link::<lapis_pmem::PCell<u32>>::from_bits(root.offset() + offset)).load(pool.domain())
 }
 
 /// Overwrites what [`root_field`] reads.
-pub fn set_root_field(pool: &Pool, name: &str, offset: u64, value: u32) {
+pub fn set_root_field(pool: &Pool<Here>, name: &str, offset: u64, value: u32) {
     let root = pool.root::<lapis_pmem::PCell<u32>>(name).unwrap();
     let field = Link::<lapis_pmem::PCell<u32>>::from_bits(root.offset() + offset);
     pool.at(field).store(pool.domain(), value);

@@ -15,7 +15,8 @@ mod wb_tree;
 mod wort;
 
 use lapis_index::{AnyIndex, IndexError, IndexKind, IndexOptions};
-use lapis_pmem::{Hardware, Pool};
+
+use crate::watched::{Machine, watched_pool};
 
 #[test]
 fn impossible_node_sizes_are_refused() {
@@ -28,11 +29,11 @@ fn impossible_node_sizes_are_refused() {
         (IndexKind::WbTree, &[128, 300, 1216]),
         (IndexKind::WbTreeSlot, &[256]),
     ];
-    let pool = Pool::create_anonymous(1 << 20).unwrap();
+    let pool = watched_pool(1 << 20);
     for (kind, sizes) in sizes {
         for &node_bytes in sizes {
             let options = IndexOptions { node_bytes, ..IndexOptions::default() };
-            let refused = AnyIndex::<Hardware, u64>::create(kind, &pool, &options);
+            let refused = AnyIndex::<Machine, u64>::create(kind, &pool, &options);
             assert!(matches!(refused, Err(IndexError::BadOption { .. })), "{kind} {node_bytes}");
         }
     }

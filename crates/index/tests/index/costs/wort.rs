@@ -83,6 +83,5 @@ fn updates_of_byte_string_keys_give_the_old_leaves_back() {
     let pool = index.pool();
     let audit = pool.audit(&pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| ())));
     assert!(audit.is_clean(), "{audit:?}");
-    // Some wait for readers that may still see them: fewer than two batches, of 64.
-    assert!(audit.allocated_blocks < 2 + 2 * 64, "{audit:?}");
+    assert_eq!(audit.allocated_blocks, 2);
 }

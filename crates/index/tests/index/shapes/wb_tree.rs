@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use lapis_index::IndexKind::{self, WbTree, WbTreeSlot};
 use lapis_index::{AnyIndex, IndexError, IndexKey, IndexOptions, IndexRoot};
-use lapis_pmem::{Hardware, Link, PCell, Pool};
+use lapis_pmem::{Link, PCell};
 
-fn create(kind: IndexKind, node_bytes: usize) -> AnyIndex<Hardware, u64> {
-    let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
+use crate::hold_ups::{Here, pool_in_memory};
+
+fn create(kind: IndexKind, node_bytes: usize) -> AnyIndex<Here, u64> {
     let options = IndexOptions { node_bytes, ..IndexOptions::default() };
-    AnyIndex::create_named(kind, &pool, "index", &options).unwrap()
+    AnyIndex::create_named(kind, &pool_in_memory(), "index", &options).unwrap()
 }
 
 #[test]
