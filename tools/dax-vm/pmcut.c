@@ -8,7 +8,8 @@
  * Rules (Px86): what persists of a line that is not durable is any of its versions since the last durable
  * one, and lines persist independently. clwb and clflushopt count from the next sfence or mfence of the same
  * processor on, for the contents at the flush, and so do non-temporal stores; clflush counts at once. Locked
- * instructions complete nothing. What the kernel stores through its own mapping is durable at once.
+ * instructions complete nothing, but the kernel's switch of a processor to another thread does: the thread may go on
+ * elsewhere. What the kernel stores through its own mapping is durable at once.
  *
  * The writer's words: `begin` (from here on there are cuts), `ready ...`, `ack THREAD N`.
  *
@@ -85,7 +86,7 @@ static uint32_t n_sites;
 static bool begun, ready;
 static uint64_t acknowledged[THREADS];
 static unsigned threads;
-static uint64_t clock_, n_stores, n_nontemporal, n_kernel, n_flushes, n_flushes_in_vain, n_fences, n_acks, taken, ignored;
+static uint64_t clock_, n_stores, n_nontemporal, n_kernel, n_flushes, n_flushes_in_vain, n_fences, n_acks, taken, ignored, n_switches;
 static unsigned until_cut;     /* events until the next cut; 0: none is due */
 static unsigned around_growth; /* events that count as near growth */
 static const struct fence_site *last_site;
@@ -238,8 +239,8 @@ static void on_end(plugin_id id, void *unused)
     for (uint32_t i = 0; i < n_sites; i++)
         fprintf(report, "site %#" PRIx64 " executed %" PRIu64 " waited %" PRIu64 " cuts %" PRIu64 "\n", sites[i].pc, sites[i].executed, sites[i].waited, sites[i].cuts);
     fprintf(report, "end: stores %" PRIu64 " (%" PRIu64 " non-temporal, %" PRIu64 " of the kernel), flushes %" PRIu64 " (%" PRIu64 " in vain), fences %" PRIu64
-            " at %u places, acknowledgements %" PRIu64 ", ignored %" PRIu64 ", cuts %" PRIu64 "\n",
-            n_stores, n_nontemporal, n_kernel, n_flushes, n_flushes_in_vain, n_fences, n_sites, n_acks, ignored, taken);
+            " at %u places, acknowledgements %" PRIu64 ", switches %" PRIu64 ", ignored %" PRIu64 ", cuts %" PRIu64 "\n",
+            n_stores, n_nontemporal, n_kernel, n_flushes, n_flushes_in_vain, n_fences, n_sites, n_acks, n_switches, ignored, taken);
     fflush(report);
 }
 
@@ -301,6 +302,12 @@ static struct fence_site *site_of(uint64_t pc)
     return site;
 }
 
+static void complete(struct processor *p)
+{
+    for (uint32_t i = 0; i < p->n; i++) becomes_durable(p->flushed[i].line, p->flushed[i].at, p->flushed[i].bytes);
+    p->n = 0;
+}
+
 static void fence(unsigned cpu, struct fence_site *site)
 {
     struct processor *p = &processors[cpu];
@@ -314,10 +321,9 @@ static void fence(unsigned cpu, struct fence_site *site)
     site->executed++;
     last_site = site;
     bool omitted = site->pc == omit_fence;
-    if (omitted) ignored++;
-    else for (uint32_t i = 0; i < p->n; i++) becomes_durable(p->flushed[i].line, p->flushed[i].at, p->flushed[i].bytes);
     bool waited = p->n;
-    if (!omitted) p->n = 0;
+    if (omitted) ignored++;
+    else complete(p);
     if (!begun || growth || !waited) return;
     /* Either in about every so many intervals between fences, or in the first ones behind this fence. */
     uint64_t rarer = (every / 8 + 1) * (1 + site->waited * site->waited / 4);
@@ -373,6 +379,14 @@ __attribute__((used)) void flush_with_env(unsigned cpu, const struct flush_insn 
 __attribute__((used)) void fence_at(unsigned cpu, void *pc)
 {
     if (visible) fence(cpu, site_of((uint64_t)pc));
+}
+
+static void on_switch(unsigned cpu, void *unused)
+{
+    (void)unused;
+    if (!visible) return;
+    n_switches += processors[cpu].n > 0;
+    complete(&processors[cpu]);
 }
 
 static void said(const char *text)
@@ -431,7 +445,12 @@ static void on_translation(plugin_id id, struct qemu_plugin_tb *tb)
         size_t bytes = qemu_plugin_insn_size(insn);
         uint64_t pc = qemu_plugin_insn_vaddr(insn);
         qemu_plugin_register_vcpu_mem_cb(insn, on_store, NO_REGISTERS, STORES, (void *)(uintptr_t)is_nontemporal(b, bytes));
-        if (pc >> 47) continue;
+        if (pc >> 47) {
+            /* wrfsbase: of what the kernel executes, only its switch to another thread. */
+            if (bytes == 5 && b[0] == 0xf3 && b[2] == 0x0f && b[3] == 0xae && b[4] >> 3 == 0xd0 >> 3)
+                qemu_plugin_register_vcpu_insn_exec_cb(insn, on_switch, NO_REGISTERS, NULL);
+            continue;
+        }
         struct flush_insn f, *kept;
         if (decode_flush(b, bytes, &f, pc)) {
             *(kept = malloc(sizeof f)) = f;
