@@ -151,7 +151,7 @@ fn find(config: &Config) -> Result<Option<(Files, Engine<Hardware>)>, Error> {
     let path = directory.join(MEMORY_FILE);
     let memory = match Pool::open_file(&path, &config.region_options()) {
         Err(PoolError::Region(RegionError::NotFound)) if path.symlink_metadata().is_err() => None,
-        opened => Some(Arc::new(opened.map_err(|source| Error::Memory { path, source })?)),
+        opened => Some(Arc::new(opened.map_err(|error| Error::of_pool(path, error))?)),
     };
     let log = match memory {
         Some(_) => None,
@@ -257,7 +257,7 @@ impl NewMemory {
         }
         let options = RegionOptions { known_as: Some(path.clone()), ..config.region_options() };
         let pool = Pool::create_file(&file, memory.bytes, &options);
-        let pool = pool.map_err(|source| Error::Memory { path: file, source })?;
+        let pool = pool.map_err(|error| Error::of_pool(file, error))?;
         Ok(Self { pool: Arc::new(pool), path, is_device })
     }
 

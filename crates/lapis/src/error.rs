@@ -298,6 +298,13 @@ fn of_log(error: BlockLogError) -> Error {
 }
 
 impl Error {
+    pub(crate) fn of_pool(path: PathBuf, source: PoolError) -> Self {
+        match source {
+            PoolError::Fault(fault) => of_memory(&fault),
+            source => Self::Memory { path, source },
+        }
+    }
+
     /// Whether somebody else has the store open.
     pub fn is_already_open(&self) -> bool {
         matches!(

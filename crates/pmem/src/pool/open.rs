@@ -71,6 +71,34 @@ fn check_size(bytes: usize) -> Result<(), PoolError> {
     Ok(())
 }
 
+/// Whether this Lapis can read a pool with this header.
+fn check_header<D: Domain>(header: &Header, domain: &D) -> Result<(), PoolError> {
+    match header.magic.load(domain) {
+        MAGIC => {}
+        MAGIC_CREATING => return Err(PoolError::InterruptedCreation),
+        0 if page_is_blank(header, domain) => return Err(PoolError::InterruptedCreation),
+        _ => return Err(PoolError::NotAPool),
+    }
+    let version = header.format_version.load(domain);
+    if version > FORMAT_VERSION {
+        return Err(PoolError::NewerVersion { found: version, supported: FORMAT_VERSION });
+    }
+    if header.checksum.load(domain) != header.expected_checksum(domain) {
+        return Err(PoolError::WrongChecksum);
+    }
+    if version == 0
+        || header.header_bytes.load(domain) as usize != HEADER_BYTES
+        || header.chunk_bytes.load(domain) as usize != EXTENT_BYTES
+    {
+        return Err(PoolError::Damaged { what: "its version or sizes are impossible" });
+    }
+    let unknown = header.features_required.load(domain) & !KNOWN_FEATURES;
+    if unknown != 0 {
+        return Err(PoolError::UnknownFeatures { unknown });
+    }
+    Ok(())
+}
+
 impl<D: Domain> Pool<D> {
     /// Writes a new pool into `region`, over whatever is there.
     ///
@@ -130,29 +158,9 @@ impl<D: Domain> Pool<D> {
     pub fn open(region: Region, domain: D) -> Result<Self, PoolError> {
         check_size(region.mapped_bytes())?;
         let header = header_of(&region);
-        match header.magic.load(&domain) {
-            MAGIC => {}
-            MAGIC_CREATING => return Err(PoolError::InterruptedCreation),
-            0 if page_is_blank(header, &domain) => return Err(PoolError::InterruptedCreation),
-            _ => return Err(PoolError::NotAPool),
-        }
-        let version = header.format_version.load(&domain);
-        if version > FORMAT_VERSION {
-            return Err(PoolError::NewerVersion { found: version, supported: FORMAT_VERSION });
-        }
-        if header.checksum.load(&domain) != header.expected_checksum(&domain) {
-            return Err(PoolError::WrongChecksum);
-        }
-        if version == 0
-            || header.header_bytes.load(&domain) as usize != HEADER_BYTES
-            || header.chunk_bytes.load(&domain) as usize != EXTENT_BYTES
-        {
-            return Err(PoolError::Damaged { what: "its version or sizes are impossible" });
-        }
-        let unknown = header.features_required.load(&domain) & !KNOWN_FEATURES;
-        if unknown != 0 {
-            return Err(PoolError::UnknownFeatures { unknown });
-        }
+        // What cannot be read looks blank.
+        check_header(header, &domain)
+            .or_else(|error| domain.health().map_err(PoolError::from).and(Err(error)))?;
         let found_bytes = region.mapped_bytes() as u64;
         let expected_bytes = header.storage_bytes.load(&domain);
         let mut high_water = header.high_water.load(&domain);

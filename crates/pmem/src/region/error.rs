@@ -1,7 +1,6 @@
 //! Why a region could not be had.
 
 use std::io;
-use std::path::PathBuf;
 
 use rustix::io::Errno;
 
@@ -43,11 +42,9 @@ pub enum RegionError {
     },
     /// The medium knows that bytes of it are lost.
     #[error(
-        "{bad_bytes} bytes of {} cannot be read, at offset {offset:#x} first: the medium has bad blocks there; restore a backup, and clear the blocks before they are used again (ndctl clear-errors)", path.display()
+        "{bad_bytes} bytes cannot be read, at offset {offset:#x} first: the medium has bad blocks there; restore a backup, and clear the blocks before they are used again (ndctl clear-errors)"
     )]
     BadBlocks {
-        /// The file or device.
-        path: PathBuf,
         /// Where the first are.
         offset: u64,
         /// How many bytes there are.

@@ -9,7 +9,8 @@
 //! Before that it lets the region go of its file: all of it is mapped again, as a copy of the process's own. So nothing that
 //! is done with zeroes reaches the medium, whoever does it: recovery, a search for lost blocks, a thread in the background.
 //! What was stored and not flushed before may be lost, as in a power cut; nobody was told of it. Device-DAX knows no such
-//! mappings. There the rest of the region stays the medium.
+//! mappings: asked for one, the kernel refuses when it has taken away what was mapped. There the rest of the region stays
+//! the medium.
 //!
 //! Everybody else's faults, and signals that a process sent, go to whoever handled them before; so the process ends as
 //! it did. The handler is installed once, with the first region that asks, and stays. It takes no lock and
@@ -29,7 +30,8 @@ use crate::file_lock::LockedFile;
 #[derive(Debug)]
 pub(crate) struct MemoryFault {
     path: PathBuf,
-    file: Arc<LockedFile>,
+    /// None of a device.
+    file: Option<Arc<LockedFile>>,
     /// Its offset and one; 0 for none.
     first: AtomicU64,
     /// Whether stores do not reach the file any more, or always will.
@@ -82,13 +84,13 @@ pub(super) struct FaultGuard {
 }
 
 impl FaultGuard {
-    /// Guards a range of addresses for the start of a file, in whose mapping pages of so many bytes can be replaced. None
-    /// if too many are guarded already, or the handler cannot be installed.
+    /// Guards a range of addresses for the start of a file, or for a device, in whose mapping pages of so many bytes can be
+    /// replaced. None if too many are guarded already, or the handler cannot be installed.
     pub(super) fn over(
         start: usize,
         bytes: usize,
         page_bytes: usize,
-        (path, file): (PathBuf, Arc<LockedFile>),
+        (path, file): (PathBuf, Option<Arc<LockedFile>>),
     ) -> Option<Self> {
         INSTALL.call_once(install);
         if PREVIOUS.load(Ordering::Acquire).is_null() {
@@ -186,8 +188,10 @@ fn contain(address: usize) -> bool {
         match fault.first.compare_exchange(0, noted, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => {
                 let mapped = slot.mapped.load(Ordering::SeqCst);
-                // SAFETY: so much is mapped of the file, from its start.
-                unsafe { map_over(start, mapped, Some(&fault.file)) };
+                if let Some(file) = &fault.file {
+                    // SAFETY: so much is mapped of the file, from its start.
+                    unsafe { map_over(start, mapped, Some(file)) };
+                }
                 fault.is_contained.store(true, Ordering::Release);
             }
             // Whoever saw the first one does not wait for anybody.

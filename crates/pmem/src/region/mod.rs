@@ -279,7 +279,7 @@ impl Region {
         let is_dax = matches!(medium, Medium::Dax | Medium::DeviceDax);
         let place = place.filter(|_| is_dax);
         let module = place.as_deref().and_then(MemoryModule::beneath);
-        check_bad_blocks(path, &file, place.as_deref(), module.as_ref().filter(|_| device))?;
+        check_bad_blocks(&file, place.as_deref(), module.as_ref().filter(|_| device))?;
         let is_emulated = module.as_ref().is_some_and(MemoryModule::is_emulated);
         let caches_survive = match options.caches {
             Caches::Detect => module
@@ -322,7 +322,7 @@ impl Region {
             owner: true,
         };
         if options.contain_faults {
-            let of_file = (name.clone(), Arc::clone(&file));
+            let of_file = (name.clone(), (!device).then(|| Arc::clone(&file)));
             region.faults = FaultGuard::over(base.addr().get(), reserved, page_bytes, of_file);
             if region.faults.is_none() {
                 tracing::warn!(?path, "memory that cannot be read will end the process");
@@ -545,7 +545,6 @@ impl Region {
 
 /// Refuses what the medium says it has lost. `device` is the module, if it is a device-DAX device.
 fn check_bad_blocks(
-    path: &Path,
     file: &File,
     place: Option<&Path>,
     device: Option<&MemoryModule>,
@@ -557,7 +556,7 @@ fn check_bad_blocks(
     };
     let Some(first) = bad.first() else { return Ok(()) };
     let bad_bytes = bad.iter().map(|bad| bad.end - bad.start).sum();
-    Err(RegionError::BadBlocks { path: path.to_owned(), offset: first.start, bad_bytes })
+    Err(RegionError::BadBlocks { offset: first.start, bad_bytes })
 }
 
 impl Drop for Region {

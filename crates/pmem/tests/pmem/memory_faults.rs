@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lapis_pmem::{
-    BlockDevice, BlockError, Domain, DomainFault, Pool, PoolDevice, Region, RegionOptions,
+    BlockDevice, BlockError, Domain, DomainFault, Pool, PoolDevice, PoolError, Region,
+    RegionOptions,
 };
 
 const CONTAINED: fn() -> RegionOptions =
@@ -39,6 +40,22 @@ fn a_fault_names_the_file_and_the_first_offset_and_stays() {
     assert_eq!(domain.health(), Err(fault));
     let text = domain.health().unwrap_err().to_string();
     assert!(text.contains("0x493e0") && text.contains("pool"), "{text}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "files")]
+fn a_pool_whose_header_cannot_be_read_is_not_taken_for_a_blank_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    drop(Pool::create_file(&path, 1 << 20, &CONTAINED()).unwrap());
+    let region = Region::open_file(&path, &CONTAINED()).unwrap();
+    shorten(&path, 0);
+    let domain = region.domain();
+    let fault = DomainFault::BadMemory { path, offset: 0 };
+    match Pool::open(region, domain).map(drop) {
+        Err(PoolError::Fault(found)) => assert_eq!(found, fault),
+        opened => panic!("{opened:?}"),
+    }
 }
 
 #[test]
