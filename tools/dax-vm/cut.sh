@@ -1,7 +1,7 @@
 #!/bin/bash
 # cut.sh CUTS INDEXES [PLUGIN-ARGUMENTS]: cuts the power about CUTS times while a store is made, written to, closed, opened,
 # killed and opened again. Each image is recovered and compared with what was acknowledged.
-# SEED, THREADS, OPERATIONS, LONGEST. AGAIN=1: instead, while what a cut of the run before left is recovered. FORMATTED: the file with
+# SEED, THREADS, OPERATIONS, LONGEST, MEMORY (where the store has its persistent memory: a device-DAX device). AGAIN=1: instead, while what a cut of the run before left is recovered. FORMATTED: the file with
 # an empty file system. IN_GUEST=1: images are recovered by a machine of their own and not by this one.
 # Exit code 1 if an image is bad, 2 if there is none.
 cuts=$1 indexes=$2 arguments=${3:-} seed=$SEED longest=${LONGEST:-3000} bad=0 found=0
@@ -13,7 +13,7 @@ if [ -n "${AGAIN:-}" ]; then
   words="echo ready; $(tr , '\n' < "$W/crashed" | awk '{ printf "echo ack %d %d done; ", NR - 1, $1 }')"
 fi
 rm -rf "$run" && mkdir -p "$run" && cp --sparse=always "$before" "$run/memory.img"
-write="dax-writer write /mnt/s /mnt/s $seed $longest $indexes ${THREADS:-3}"
+write="dax-writer write /mnt/s ${MEMORY:-/mnt/s} $seed $longest $indexes ${THREADS:-3}"
 {
   echo "echo 0 > /proc/sys/kernel/randomize_va_space; mount_module"
   if [ -n "${AGAIN:-}" ]; then
@@ -30,13 +30,17 @@ PLUGIN=file=$W/pmcut.so,pmem=$(readlink -f "$run/memory.img"),phys=0x100000000,o
 verify() {
   timeout 60 taskset -c "$CPU" "$W/dax-writer" verify "$1" "$seed" "$longest" "$indexes" "$2" 2>&1
 }
-# The file system's journal is replayed, and its files are copied out of it.
+# The file system's journal is replayed, and its files are copied out of it; so are a device's bytes, behind the file system.
 recover() {
   # Behind the namespace's own blocks.
   local at="$1?offset=$((2 << 20))"
   rm -rf "$run/store" && mkdir "$run/store"
   e2fsck -fy "$at" > "$run/e2fsck" 2>&1
   debugfs -R "rdump /s $run/store" "$at" > /dev/null 2>&1
+  [ -z "${MEMORY:-}" ] || [ ! -h "$run/store/s/memory.lapis" ] || {
+    rm "$run/store/s/memory.lapis"
+    dd if="$1" of="$run/store/s/memory.lapis" bs=1M skip=66 count=46 conv=sparse status=none
+  }
   verify "$run/store/s" "$2"
 }
 recover_in_guest() {

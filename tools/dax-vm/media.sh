@@ -13,6 +13,24 @@ fails() { what=$1; shift; "$@" > /tmp/out 2>&1; code=$?; if [ $code = 1 ] || [ $
 says() { holds "$1" grep -q -e "$2" "$3"; }
 write() { dax-writer write $1 $2 7 3000 wort,cceh 2 $3; }
 format() { ndctl create-namespace -f -e namespace0.0 -m fsdax --map=mem > /dev/null 2>&1; mkfs.ext4 -F -q -b 4096 /dev/pmem0; mount_module; }
+write_on() { dax-writer write $1 $2 7 3000 wort,cceh 2 100000 > /tmp/said 2> /tmp/error & sleep 2; }
+# Where a byte of the namespace, and a page of a file in it, lie in the machine's memory.
+at() { echo $(($(cat /sys/bus/nd/devices/pfn0.*/resource /sys/bus/nd/devices/dax0.*/resource 2> /dev/null) + $1)); }
+of_file() { sync; at $(($(debugfs -R "bmap $1 $2" /dev/pmem0 2> /dev/null) * 4096)); }
+errors() { mount -t debugfs debug /sys/kernel/debug; echo 1 > /proc/sys/vm/memory_failure_early_kill; }
+# The kernel finds a page bad, and tells who has it mapped.
+poison() { echo $(($1 / 4096)) > /sys/kernel/debug/hwpoison/corrupt-pfn; }
+# The processor reports an error of memory, of which the kernel makes a bad block.
+bad_block() { (cd /sys/kernel/debug/mce-inject; echo sw > flags; echo 0xbd0000000008009f > status; echo 0x8c > misc; echo 0 > cpu; echo $1 > addr; echo 4 > bank); usleep 300000; }
+# Each command answers, or says what $2 matches.
+told() {
+  refused=0
+  for command in "get --table 0 shared" check info; do
+    lapis $command --dir $1 > /tmp/told 2>&1 && continue
+    refused=$((refused + 1))
+    grep -q "$2" /tmp/told || { cat /tmp/told; return 1; }
+  done
+}
 kill_writer() { dax-writer write $1 $2 7 3000 wort,cceh 2 100000 > /tmp/said 2>&1 & sleep 2; kill -9 $!; wait $!; }
 EOF
 }
@@ -40,7 +58,17 @@ fails "another store does not take the device" lapis put --dir /tmp/t --pmem /de
 kill_writer /tmp/s /dev/dax0.0
 holds "what was killed is opened again" write /tmp/s /dev/dax0.0 30
 holds "and is in order" lapis check --dir /tmp/s
+errors
+write_on /tmp/s /dev/dax0.0
+poison $(at 4096)
+wait $!
+holds "a page that the kernel finds bad is an error, not a signal" [ $? = 1 ]
+says "that names file and offset" 'offset 0x0 of /tmp/s/memory.lapis' /tmp/error
+holds "what was acknowledged is there" write /tmp/s /dev/dax0.0 30
 holds "the laboratory takes the device" lapis lab index --index wort --operation load --keys 2000 --measured-only --pmem /dev/dax0.0
+bad_block $(at 8192)
+holds "get, check and info name a bad block" told /tmp/s 'memory.lapis.*offset 0x2000 first'
+holds "and open nothing" [ $refused = 3 ]
 EOF
 }
 
@@ -88,15 +116,31 @@ EOF
 bad_memory() {
   step bad-memory 128M <<'EOF'
 format
-dax-writer write /mnt/s /mnt/s 7 3000 wort,cceh 2 100000 > /tmp/said 2> /tmp/error &
-sleep 2
+write_on /mnt/s /mnt/s
 truncate -s 1M /mnt/s/memory.lapis
 wait $!
 holds "a file made shorter under a store is an error, not a signal" [ $? = 1 ]
 says "that names it" memory.lapis /tmp/error
 fails "it is refused afterwards" lapis get --dir /mnt/s --table 0 k
-umount /mnt
-ndctl inject-error namespace0.0 --block=8 --count=1 > /tmp/out 2>&1 && echo "FAILED this module takes errors now: try them" || echo "HOLDS QEMU's module takes no injected errors, so bad blocks are not tried"
+errors
+write_on /mnt/t /mnt/t
+poison $(of_file /t/memory.lapis 0)
+wait $!
+holds "a page that the kernel finds bad is an error, not a signal" [ $? = 1 ]
+says "that names file and offset" 'offset 0x0 of /mnt/t/memory.lapis' /tmp/error
+holds "what was acknowledged is there" write /mnt/t /mnt/t 30
+bad_block $(of_file /t/memory.lapis 3000)
+holds "get, check and info name a bad block" told /mnt/t 'memory.lapis.*offset 0xbb8000 first'
+holds "and open nothing" [ $refused = 3 ]
+# Who does not know of them gets the kernel's signal when he comes to one.
+mount --bind /dev/null /sys/block/pmem0/badblocks
+all=0
+for page in 1000 500 300 200 150 100 75 50 40 30 20 15 10 7 5 4 3 2 1 0; do
+  bad_block $(of_file /t/memory.lapis $page)
+  holds "with pages from $page on bad they answer, or name file and offset" told /mnt/t 'offset 0x[0-9a-f]* of /mnt/t/memory.lapis'
+  all=$((all + refused))
+done
+holds "some name them" [ $all -gt 9 ]
 EOF
 }
 

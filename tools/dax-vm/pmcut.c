@@ -338,7 +338,8 @@ static void fence(unsigned cpu, struct fence_site *site)
 
 static void on_store(unsigned cpu, uint32_t info, uint64_t address, void *nontemporal)
 {
-    if (!visible) return;
+    /* QEMU 7.2 tells of loads, too. */
+    if (!visible || !qemu_plugin_mem_is_store(info)) return;
     unsigned bytes = 1u << qemu_plugin_mem_size_shift(info);
     if (address >> 47) {
         uint64_t offset = address - DIRECT_MAP - phys;

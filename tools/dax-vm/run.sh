@@ -10,7 +10,11 @@ mkdir -p "$W"
 bad=0
 step() { echo "== $(date +%T) $*"; }
 check() { "$@" || { bad=1; echo "  BAD: $*"; }; }
-is_wanted() { [[ " ${STEPS:-cuts growth guest blind fences kills media} " == *" $1 "* ]]; }
+blind() { # PLUGIN-ARGUMENTS: what the plug-in breaks must be found
+  SHOWN=1 ./cut.sh 30 "$(pair 0)" "$1"
+  [ $? = 1 ] || { bad=1; echo "  BAD: the rig is blind for $1"; }
+}
+is_wanted() { [[ " ${STEPS:-cuts growth guest device blind fences kills media} " == *" $1 "* ]]; }
 
 step "build, packages, format; seed $SEED"
 cargo build --quiet --release -p lapis-dax-writer -p lapis-cli || exit 2
@@ -22,7 +26,7 @@ format() { # FILE BYTES MKFS...
   shift 2
   rm -f "$file" && truncate -s "$bytes" "$file"
   cat > "$W/format.job" <<EOF
-ndctl create-namespace -f -e namespace0.0 -m fsdax --map=mem > /dev/null 2>&1
+${NAMESPACES:-ndctl create-namespace -f -e namespace0.0 -m fsdax --map=mem} > /dev/null 2>&1
 $* /dev/pmem0 && mount_module && umount /mnt && echo FORMATTED
 EOF
   ./vm.sh "$file" "$W/format.job" "$W/format.log"
@@ -55,13 +59,22 @@ if is_wanted guest; then
   format "$W/xfs.img" 512M mkfs.xfs -q -f -m reflink=0
   FORMATTED=$W/xfs.img IN_GUEST=1 check ./cut.sh $((cuts / 40 + 1)) "$(pair 4)" every=400
 fi
+if is_wanted device; then
+  step "$((cuts / 20 + 1)) power cuts on device-DAX"
+  export MODULE=labelled MEMORY=/dev/dax0.1 FORMATTED=$W/device.img
+  NAMESPACES="ndctl disable-region all; ndctl init-labels -f all; ndctl enable-region all
+ndctl create-namespace -m fsdax --map=mem -s 64M; ndctl create-namespace -m devdax --map=mem -s 48M" format "$FORMATTED" 129M mkfs.ext4 -F -q -b 4096
+  for i in 2 9; do
+    check ./cut.sh $((cuts / 40 + 1)) "$(pair $i)"
+  done
+  blind every=60,breakflush=40
+  unset MODULE MEMORY FORMATTED
+fi
 awk '{ cuts += $1; bad += $2 } END { printf "   %d cuts in all, %d bad\n", cuts, bad }' "$W/tally"
 if is_wanted blind; then
   step "self-test: ignored flushes must be found, and ignored syncs of files"
-  for broken in every=60,breakflush=40 every=400,breaksync=1; do
-    SHOWN=1 ./cut.sh 30 "$(pair 0)" $broken
-    [ $? = 1 ] || { bad=1; echo "  BAD: the rig is blind for $broken"; }
-  done
+  blind every=60,breakflush=40
+  blind every=400,breaksync=1
 fi
 if is_wanted fences; then
   step "self-test: single fences that are left out must be found"

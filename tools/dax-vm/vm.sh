@@ -1,7 +1,7 @@
 #!/bin/bash
 # vm.sh IMAGE JOB LOG: boots once, with IMAGE as the memory module, and runs JOB in the guest. Its console goes to LOG, what it
 # writes to /dev/hvc0 to LOG.said.
-# MODULE: nvdimm (default), eadr, virtio or none; PROCESSORS; PLUGIN; SECONDS_AT_MOST; APPEND to the kernel's arguments.
+# MODULE: nvdimm (default), labelled (for several namespaces), eadr, virtio or none; PROCESSORS; PLUGIN; SECONDS_AT_MOST; APPEND to the kernel's arguments.
 image=$1 job=$2 log=$3
 : > "$log" && : > "$log.said"
 { cat "$job"; head -c 4096 /dev/zero | tr '\0' '\n'; } > "$log.job"
@@ -10,6 +10,7 @@ machine=q35,nvdimm=on
 module="-object memory-backend-file,id=memory,share=on,mem-path=$image,size=$(stat -c %s "$image")"
 case ${MODULE:-nvdimm} in
   nvdimm) module+=" -device nvdimm,memdev=memory" ;;
+  labelled) module+=" -device nvdimm,memdev=memory,label-size=128K" ;;
   eadr) machine+=,nvdimm-persistence=cpu module+=" -device nvdimm,memdev=memory" ;;
   virtio) module+=" -device virtio-pmem-pci,memdev=memory" ;;
   none) module="" ;;
