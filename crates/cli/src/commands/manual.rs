@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::arguments;
 use crate::failure::{Failure, Verdict};
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// What people want to do, and how.
 const TASKS: &[(&str, &[(&str, &str)])] = &[
@@ -72,7 +72,13 @@ impl HelpArguments {
             for (task, ways) in TASKS {
                 output.line(format_args!("To {task}:"))?;
                 for (command, what) in *ways {
-                    output.line(format_args!("  {command:<38} {what}"))?;
+                    let line = format!("  {command:<38} {what}");
+                    match output::columns() {
+                        Some(columns) if line.len() > usize::from(columns) => {
+                            output.line(format_args!("  {command}\n    {what}"))?;
+                        }
+                        _ => output.line(line)?,
+                    }
                 }
                 output.line("")?;
             }

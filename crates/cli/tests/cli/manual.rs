@@ -1,6 +1,6 @@
 //! Help, completions, manual pages.
 
-use crate::runner::{Scene, run, text};
+use crate::runner::{Scene, finish, run, text};
 
 #[test]
 fn help_lists_what_people_want_to_do_and_each_command_there_exists() {
@@ -14,6 +14,21 @@ fn help_lists_what_people_want_to_do_and_each_command_there_exists() {
     let of_lab = run(["help", "lab", "log"]).good_text();
     assert!(of_lab.contains("lapis lab log"), "{of_lab}");
     assert!(run(["help", "nothing"]).sentence(2).contains("no command `nothing`"));
+}
+
+#[test]
+fn a_narrow_terminal_gets_a_line_for_each_cell_and_a_serial_one_plain_characters() {
+    let scene = Scene::new();
+    scene.run(["put", "key", "value"]).good();
+    let info = |variable, value| {
+        let mut command = scene.command(["info"]);
+        command.env_remove("COLUMNS").env(variable, value);
+        finish(command, b"").good_text()
+    };
+    let narrow = info("COLUMNS", "20");
+    assert!(narrow.contains("\nholds: pages\nmedium: ") && !narrow.contains('│'), "{narrow}");
+    let serial = info("TERM", "dumb");
+    assert!(serial.contains("| pages |") && serial.is_ascii(), "{serial}");
 }
 
 #[test]
