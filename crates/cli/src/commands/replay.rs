@@ -8,6 +8,7 @@ use clap::Args;
 use lapis_lab::modelled_store::count_replay;
 use lapis_lab::replay::{ReplayError, read_trace, replay};
 
+use crate::commands::lab::frame;
 use crate::commands::ycsb;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
@@ -60,7 +61,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         report.report.per_op =
             count_replay(&arguments.store.profile, &requests).map_err(ycsb::not_counted)?;
     }
-    output.json(&report)?;
+    frame::json(output, None, &report)?;
     output.findings(&report)?;
     Ok(if report.mismatches == 0 { Verdict::Good } else { Verdict::Bad })
 }

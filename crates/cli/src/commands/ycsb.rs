@@ -6,6 +6,7 @@ use lapis_lab::report::Report;
 use lapis_lab::ycsb::{Driver, Options, RequestDistribution, Workload, WorkloadError};
 use serde::Serialize;
 
+use crate::commands::lab::frame::{self, Csv};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 use crate::progress;
@@ -45,6 +46,8 @@ pub struct Arguments {
     seed: u64,
     #[command(flatten)]
     store: WorkloadArguments,
+    #[command(flatten)]
+    csv: Csv,
 }
 
 fn parse_workload(name: &str) -> Result<Workload, String> {
@@ -96,7 +99,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     driver.verify().map_err(failed)?;
     if let Some(last) = runs.last() {
         let durability = store.info(false)?.durability;
-        output.json(&Runs { last, durability, runs: &runs })?;
+        let result = Runs { last, durability, runs: &runs };
+        arguments.csv.save(&result)?;
+        frame::json(output, Some(arguments.seed), &result)?;
     }
     output.findings(runs.as_slice())?;
     Ok(Verdict::Good)

@@ -70,14 +70,26 @@ fn info_and_check() {
 fn ycsb() {
     let arguments = ["ycsb", "--workload", "load,a", "--records", "500", "--operations", "500"];
     let report = json(run(arguments.iter().chain(&["--threads", "2", "--json"])));
-    let fields = ["workload", "records", "operations", "threads", "ops_per_s", "per_op"];
+    let fields = ["workload", "records", "operations", "threads", "ops_per_s", "per_op", "seed"];
     assert_fields(&report, &fields);
+    assert_fields(&report["machine"], &["version", "commit", "processor", "flush"]);
     let counts = ["flushes", "fences", "wpq_inserts", "media_writes", "media_reads", "profile"];
     assert_fields(&report["per_op"], &counts);
     assert_fields(&report["latency_ns"], &["p50", "p99", "p999", "p9999"]);
     assert_eq!((&report["records"], &report["operations"]), (&json!(500), &json!(500)));
     assert_eq!(report["runs"].as_array().unwrap().len(), 2);
     assert_eq!(report["runs"][0]["workload"], "ycsb-load");
+}
+
+#[test]
+fn ycsb_writes_a_row_for_each_workload() {
+    let scene = Scene::new();
+    let file = scene.path("rows.csv");
+    let arguments = ["ycsb", "--workload", "load,c", "--records", "100", "--operations", "100"];
+    run(arguments.into_iter().chain(["--measured-only", "--csv", text(&file)])).good();
+    let rows = std::fs::read_to_string(&file).unwrap();
+    let workloads: Vec<_> = rows.lines().map(|row| row.split(',').next().unwrap()).collect();
+    assert_eq!(workloads, ["workload", "ycsb-load", "ycsb-c"], "{rows}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod capabilities;
 mod compare;
 mod coroutine;
 mod device;
-mod frame;
+pub mod frame;
 mod index;
 mod inplace;
 mod log;
