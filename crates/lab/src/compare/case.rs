@@ -24,6 +24,8 @@ pub struct Case {
     pub threads: usize,
     /// Where the store is.
     pub directory: PathBuf,
+    /// Where there is memory that may pose as persistent memory.
+    pub memory: PathBuf,
     /// Records that it has.
     pub records: u64,
     /// For how long.
@@ -79,6 +81,7 @@ fn run(case: &Case) -> Result<Measured, PeerError> {
         directory: &case.directory,
         cache_bytes: case.cache_bytes(workload),
         durable: workload.is_durable(),
+        memory: &case.memory,
     })?;
     if workload == Workload::FirstRead {
         workload::get_numbers(&*peer, keys, &mut [records / 2].into_iter())?;
@@ -154,6 +157,7 @@ mod tests {
                         Workload::LoadSorted => directory.path().join("sorted"),
                         _ => directory.path().join("random"),
                     },
+                    memory: directory.path().to_owned(),
                     records: 3000,
                     measure_ms: 5,
                     seed: 1,

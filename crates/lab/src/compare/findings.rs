@@ -50,14 +50,16 @@ pub struct Skipped {
     pub why: &'static str,
 }
 
-/// How Lapis stands to the best of the others.
+/// How Lapis, with persistent memory or without, stands to the best of the others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ratio {
     /// The workload, or what else was measured.
     pub workload: String,
     /// By how many threads.
     pub threads: usize,
-    /// What Lapis came to.
+    /// Which Lapis.
+    pub store: StoreName,
+    /// What it came to.
     pub lapis: f64,
     /// What the best of the others did.
     pub best: f64,
@@ -139,14 +141,20 @@ impl Column {
         }
     }
 
-    /// A row of a table, of those that some store has.
-    fn cells(&self, rows: &[Row], stores: &[StoreName]) -> Option<Vec<String>> {
+    /// A row of a table, of those that some store has; with ratios of these.
+    fn cells(
+        &self,
+        rows: &[Row],
+        stores: &[StoreName],
+        compared: &[StoreName],
+    ) -> Option<Vec<String>> {
         let figures: Vec<_> = stores.iter().map(|&store| self.figure(rows, store)).collect();
         figures.iter().any(Option::is_some).then(|| {
             let shown = figures.into_iter().map(|it| it.map_or("–".to_owned(), self.show));
-            let ratio = self.ratio(rows).map(|ratio| ratio.ratio);
+            let ratio = |&store| self.ratio(rows, store).map(|ratio| ratio.ratio);
+            let ratios = compared.iter().map(|store| decimals(ratio(store), 2));
             let first = [self.name(), self.threads.to_string()];
-            first.into_iter().chain(shown).chain([decimals(ratio, 2)]).collect()
+            first.into_iter().chain(shown).chain(ratios).collect()
         })
     }
 
@@ -157,9 +165,9 @@ impl Column {
         found.map(self.of)
     }
 
-    fn ratio(&self, rows: &[Row]) -> Option<Ratio> {
-        let lapis = self.figure(rows, StoreName::Lapis)?;
-        let others = StoreName::ALL.into_iter().filter(|&store| store != StoreName::Lapis);
+    fn ratio(&self, rows: &[Row], store: StoreName) -> Option<Ratio> {
+        let lapis = self.figure(rows, store)?;
+        let others = StoreName::ALL.into_iter().filter(|store| store.is_other());
         let figures = others.filter_map(|store| Some((self.figure(rows, store)?, store)));
         let (best, best_store) = match self.is_better_low {
             true => figures.min_by(|one, other| one.0.total_cmp(&other.0)),
@@ -167,13 +175,17 @@ impl Column {
         }?;
         let ratio = if self.is_better_low { best / lapis } else { lapis / best };
         let workload = self.name();
-        Some(Ratio { workload, threads: self.threads, lapis, best, best_store, ratio })
+        Some(Ratio { workload, threads: self.threads, store, lapis, best, best_store, ratio })
     }
 }
 
 impl Comparison {
     pub(super) fn new(records: u64, rows: Vec<Row>, skipped: Vec<Skipped>) -> Self {
-        let ratios = columns().iter().filter_map(|column| column.ratio(&rows)).collect();
+        let of = |store| {
+            let (columns, rows) = (columns(), &rows);
+            columns.into_iter().filter_map(move |column| column.ratio(rows, store))
+        };
+        let ratios = of(StoreName::Lapis).chain(of(StoreName::LapisWithMemory)).collect();
         Self { records, rows, ratios, skipped }
     }
 }
@@ -181,11 +193,16 @@ impl Comparison {
 impl Findings for Comparison {
     fn tables(&self) -> Vec<Table> {
         let stores = in_order(self.rows.iter().map(|row| row.store));
-        let names: Vec<_> = stores.iter().map(|store| store.name()).collect();
+        let (others, compared): (Vec<_>, Vec<_>) =
+            stores.iter().copied().partition(|store| store.is_other());
         let table = |what: &str, columns: Vec<Column>| {
-            let headings = format!("{what} | threads | {} | Lapis to best", names.join(" | "));
+            let names = stores.iter().map(|store| store.name().to_owned());
+            let ratios = compared.iter().map(|store| format!("{store} to best"));
+            let headings: Vec<_> = names.chain(ratios.filter(|_| !others.is_empty())).collect();
+            let headings = format!("{what} | threads | {}", headings.join(" | "));
             let mut table = Table::new(1, &headings);
-            let rows = columns.iter().filter_map(|column| column.cells(&self.rows, &stores));
+            let rows =
+                columns.iter().filter_map(|column| column.cells(&self.rows, &stores, &compared));
             rows.for_each(|row| table.push(row));
             table
         };

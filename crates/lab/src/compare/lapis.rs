@@ -1,18 +1,32 @@
 //! Lapis, as its users have it.
 
-use lapis::{Config, Durability, Store, Table};
+use std::path::Path;
+
+use lapis::{Caches, Config, Durability, Store, Table};
 
 use super::peer::{OnEntry, OpenOptions, Peer, PeerError, Reads, Record};
+
+/// Persistent memory besides as much as there is for pages in DRAM: four times the longest log, of which the log takes one.
+const MEMORY_BYTES: u64 = 256 << 20;
 
 struct Lapis {
     store: Store,
     table: Table,
 }
 
-pub(super) fn open(options: &OpenOptions<'_>) -> Result<Box<dyn Peer>, PeerError> {
-    let OpenOptions { directory, cache_bytes, durable } = *options;
+/// With a directory for persistent memory, whatever lies there is written back and fenced as if it were some.
+pub(super) fn open(
+    options: &OpenOptions<'_>,
+    memory: Option<&Path>,
+) -> Result<Box<dyn Peer>, PeerError> {
+    let OpenOptions { directory, cache_bytes, durable, .. } = *options;
     let durability = if durable { Durability::Immediate } else { Durability::Eventual };
-    let config = Config::new(directory).cache_bytes(cache_bytes as usize).durability(durability);
+    let mut config =
+        Config::new(directory).cache_bytes(cache_bytes as usize).durability(durability);
+    if let Some(memory) = memory {
+        let bytes = (cache_bytes + MEMORY_BYTES) as usize;
+        config = config.persistent_memory(memory, bytes).caches(Caches::Volatile);
+    }
     let store = Store::open(config)?;
     let table = store.table_or_create("t")?;
     Ok(Box::new(Lapis { store, table }))

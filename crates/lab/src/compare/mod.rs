@@ -5,7 +5,10 @@
 //! which its time includes. Every value that is read is checked. A case runs in a process of its own, so that its
 //! memory is its own and it can be killed; the store it works on is what the load of random keys left behind.
 //!
-//! Eventual commits are not equal in what they keep of a killed process or after a power cut: fjall and LMDB hand them to the
+//! `lapis-pm` has its log in memory that poses as persistent memory, and writes lines back and fences as if it were some. It
+//! is not: what it acknowledges survives the process, not the machine.
+//!
+//! Eventual commits are not equal in what they keep of a killed process or after a power cut: fjall, LMDB and RocksDB hand them to the
 //! kernel, Lapis and redb keep them until a sync; and LMDB without syncs may be damaged by a power cut.
 
 mod case;
@@ -19,6 +22,8 @@ mod peer;
 mod records;
 #[cfg(feature = "peers")]
 mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
 mod workload;
 
 use std::io::{BufRead, BufReader};
@@ -52,13 +57,10 @@ pub struct Options {
     pub seed: u64,
     /// An empty directory on the file system in question.
     pub directory: PathBuf,
+    /// An empty directory of memory that may pose as persistent memory.
+    pub memory: PathBuf,
     /// How to start a process that runs a case: program and arguments, to which the case is added.
     pub worker: Vec<String>,
-}
-
-/// Whether this build has the other stores.
-pub const fn has_peers() -> bool {
-    cfg!(feature = "peers")
 }
 
 /// Runs every workload on every store.
@@ -79,6 +81,7 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Comparison, Ex
             workload: Workload::name(workload).to_owned(),
             threads,
             directory: directory.to_owned(),
+            memory: options.memory.clone(),
             records: options.records,
             measure_ms: options.measure_ms,
             seed: options.seed,

@@ -17,6 +17,8 @@ pub(super) struct OpenOptions<'p> {
     pub(super) cache_bytes: u64,
     /// Whether a commit is durable when it returns, against power cuts too. If not, after [`Peer::sync`].
     pub(super) durable: bool,
+    /// A directory of memory that may pose as persistent memory.
+    pub(super) memory: &'p Path,
 }
 
 /// Key and value.
@@ -57,21 +59,42 @@ named! {
     pub enum StoreName {
         /// This one.
         Lapis = "lapis",
+        /// This one, with memory that poses as persistent memory: written back and fenced as such, and lost when the power goes.
+        LapisWithMemory = "lapis-pm",
         /// LMDB, by `heed`.
         Lmdb = "lmdb",
         /// redb.
         Redb = "redb",
         /// fjall.
         Fjall = "fjall",
+        /// RocksDB.
+        Rocksdb = "rocksdb",
     }
 }
 
 impl StoreName {
+    /// Whether this build has it.
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::Lapis | Self::LapisWithMemory => true,
+            Self::Lmdb | Self::Redb | Self::Fjall => cfg!(feature = "peers"),
+            Self::Rocksdb => cfg!(feature = "rocksdb"),
+        }
+    }
+
+    /// Whether it is one of those that Lapis is compared with.
+    pub(super) fn is_other(self) -> bool {
+        !matches!(self, Self::Lapis | Self::LapisWithMemory)
+    }
+
     /// Why a workload means nothing to the store, if it does not.
     pub(super) fn cannot(self, workload: Workload) -> Option<&'static str> {
         match (self, workload) {
             (Self::Lmdb, Workload::GetBeyondCache) => {
                 Some("its cache is the page cache of the kernel, which has no size of its own")
+            }
+            (Self::LapisWithMemory, workload) if !workload.commits_often() => {
+                Some("persistent memory is asked for what commits gain by it")
             }
             _ => None,
         }
@@ -79,15 +102,18 @@ impl StoreName {
 
     pub(super) fn open(self, options: &OpenOptions<'_>) -> Result<Box<dyn Peer>, PeerError> {
         match self {
-            Self::Lapis => super::lapis::open(options),
+            Self::Lapis => super::lapis::open(options, None),
+            Self::LapisWithMemory => super::lapis::open(options, Some(options.memory)),
             #[cfg(feature = "peers")]
             Self::Lmdb => super::lmdb::open(options),
             #[cfg(feature = "peers")]
             Self::Redb => super::redb::open(options),
             #[cfg(feature = "peers")]
             Self::Fjall => super::fjall::open(options),
-            #[cfg(not(feature = "peers"))]
-            Self::Lmdb | Self::Redb | Self::Fjall => Err("this build does not have it".into()),
+            #[cfg(feature = "rocksdb")]
+            Self::Rocksdb => super::rocksdb::open(options),
+            #[cfg(not(feature = "rocksdb"))]
+            _ => Err("this build does not have it".into()),
         }
     }
 }

@@ -69,6 +69,11 @@ impl Workload {
         matches!(self, Self::Put | Self::PutBatch | Self::UntilKilled | Self::FirstRead)
     }
 
+    /// Whether it is one for stores whose commits are what is asked about: those, and the load that they need.
+    pub(super) fn commits_often(self) -> bool {
+        matches!(self, Self::LoadRandom | Self::YcsbA | Self::Put | Self::PutBatch)
+    }
+
     pub(super) fn keys(self) -> Keys {
         if self == Self::LoadSorted { Keys::Sorted } else { Keys::Random }
     }

@@ -41,13 +41,14 @@ pub enum Durability {
     PowerFail,
 }
 
-/// Whether a persist on DAX writes back the processor's caches.
+/// Whether a persist writes back the processor's caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Caches {
-    /// As the platform says: not where it keeps them when the power fails (eADR).
+    /// As the platform says: not where it keeps them when the power fails (eADR), and on persistent memory alone.
     #[default]
     Detect,
-    /// It does, whatever the platform says.
+    /// It does, whatever the platform says; on media that are no persistent memory too, which survive no more by that, but cost
+    /// what it would.
     Volatile,
     /// It does not: whoever says so knows that they are kept.
     PowerFailSafe,

@@ -105,7 +105,7 @@ pub struct Region {
     medium: Medium,
     guarantee: Guarantee,
     module: Option<MemoryModule>,
-    caches_survive: bool,
+    caches: Caches,
     page_bytes: usize,
     file: Option<Arc<LockedFile>>,
     path: Option<PathBuf>,
@@ -140,7 +140,7 @@ impl Region {
             medium: Medium::Anonymous,
             guarantee: Guarantee::Nothing,
             module: None,
-            caches_survive: false,
+            caches: Caches::Detect,
             page_bytes: rustix::param::page_size(),
             file: None,
             path: None,
@@ -189,7 +189,7 @@ impl Region {
             medium: self.medium,
             guarantee: self.guarantee,
             module: None,
-            caches_survive: false,
+            caches: Caches::Detect,
             page_bytes: self.page_bytes,
             file: None,
             path: None,
@@ -281,12 +281,10 @@ impl Region {
         let module = place.as_deref().and_then(MemoryModule::beneath);
         check_bad_blocks(&file, place.as_deref(), module.as_ref().filter(|_| device))?;
         let is_emulated = module.as_ref().is_some_and(MemoryModule::is_emulated);
-        let caches_survive = match options.caches {
-            Caches::Detect => module
-                .as_ref()
-                .is_some_and(|module| module.persistence_domain == PersistenceDomain::Caches),
-            Caches::Volatile => false,
-            Caches::PowerFailSafe => true,
+        let keeps = |module: &MemoryModule| module.persistence_domain == PersistenceDomain::Caches;
+        let caches = match options.caches {
+            Caches::Detect if module.as_ref().is_some_and(keeps) => Caches::PowerFailSafe,
+            told => told,
         };
         let power_fail = options.durability == Durability::PowerFail;
         let file = Arc::new(file);
@@ -311,7 +309,7 @@ impl Region {
             medium,
             guarantee,
             module,
-            caches_survive,
+            caches,
             page_bytes,
             file: Some(Arc::clone(&file)),
             path: Some(name.clone()),
@@ -417,7 +415,7 @@ impl Region {
                 "emulated: DRAM that the kernel was told to take for persistent memory (memmap=): \
                  acknowledged writes survive a crash of the process, and are gone with the power"
             }
-            (Medium::Dax | Medium::DeviceDax, _) if self.caches_survive => {
+            (Medium::Dax | Medium::DeviceDax, _) if self.caches == Caches::PowerFailSafe => {
                 "persistent memory of a platform that keeps its caches when the power fails \
                  (eADR): a fence reaches the persistence domain"
             }
@@ -435,8 +433,12 @@ impl Region {
         let memory = self.faults.as_ref().map(|guard| Arc::clone(guard.fault()));
         let method = match (self.medium, &self.sync) {
             (_, Some(sync)) => return Hardware::with_sync(Arc::clone(sync)).with_memory(memory),
-            (Medium::Dax | Medium::DeviceDax, None) if self.caches_survive => FlushMethod::EadrNone,
-            (Medium::Dax | Medium::DeviceDax, None) => FlushMethod::detect(),
+            (Medium::Dax | Medium::DeviceDax, None) => match self.caches {
+                Caches::PowerFailSafe => FlushMethod::EadrNone,
+                Caches::Detect | Caches::Volatile => FlushMethod::detect(),
+            },
+            // What poses as persistent memory costs what that does.
+            _ if self.caches == Caches::Volatile => FlushMethod::detect(),
             _ => FlushMethod::PageCacheNone,
         };
         let hardware = Hardware::with_method(method).unwrap_or_else(|_| Hardware::detect());

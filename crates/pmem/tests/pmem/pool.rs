@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lapis_pmem::{
-    Hardware, Link, MIN_POOL_BYTES, PCell, Pool, PoolError, RegionError, RegionOptions, RootError,
+    Caches, FlushMethod, Hardware, Link, MIN_POOL_BYTES, PCell, Pool, PoolError, RegionError,
+    RegionOptions, RootError,
 };
 
 const OPTIONS: fn() -> RegionOptions =
@@ -308,4 +309,15 @@ fn a_pool_grows_while_in_use_and_no_pointer_moves() {
     drop(first);
     drop(pool);
     assert!(Pool::open_file(&scratch.path, &OPTIONS()).unwrap().usage().storage_bytes > 12_000_000);
+}
+
+#[test]
+fn a_file_that_poses_as_persistent_memory_is_written_back_and_promises_no_more_than_a_file() {
+    let (posing, plain) = (scratch(), scratch());
+    let options = RegionOptions { caches: Caches::Volatile, ..OPTIONS() };
+    let posing = Pool::create_file(&posing.path, 1 << 20, &options).unwrap();
+    let plain = created(&plain.path);
+    assert_eq!(posing.domain().method(), FlushMethod::detect());
+    assert_eq!(posing.region().guarantee(), plain.region().guarantee());
+    assert_eq!(plain.domain().method(), FlushMethod::PageCacheNone);
 }
