@@ -81,6 +81,11 @@ impl<D: Domain> BlockLog<D> {
         }
     }
 
+    /// Whether half of a batch has been filled since this was asked last: the time to have [`BlockLog::write_early`] called.
+    pub fn take_half_full(&self) -> bool {
+        self.half_full.load(Ordering::Relaxed) && self.half_full.swap(false, Ordering::Relaxed)
+    }
+
     /// What a thread in the background does again and again: makes durable what was appended if that fills half of a batch,
     /// so that who appends the other half need not wait. Returns whether it did.
     ///
@@ -89,8 +94,7 @@ impl<D: Domain> BlockLog<D> {
     pub fn write_early(&self) -> Result<bool, BlockLogError> {
         let mut state = self.lock();
         state.check_health()?;
-        let is_due = state.batch.end() - state.batch.first() > state.ring.batch_bytes() / 2;
-        if !is_due || state.spare.is_none() {
+        if !state.is_due() || state.spare.is_none() {
             return Ok(false);
         }
         state = self.write_batch_or_wait(state);

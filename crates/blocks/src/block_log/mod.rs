@@ -103,7 +103,7 @@ mod window;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lapis_pmem::host_lock::{self, HostGuard};
 use lapis_pmem::{BlockBuffer, BlockDevice, BlockError, Domain, DramCell};
@@ -164,6 +164,8 @@ pub struct BlockLog<D: Domain> {
     /// Who writes headers takes turns.
     header: Mutex<HeaderCopies>,
     commits: AtomicU64,
+    /// Half of a batch has been filled since somebody asked.
+    half_full: AtomicBool,
 }
 
 /// What appending changes. The lock on it is held while a record is copied, and for nothing longer: the
@@ -191,6 +193,11 @@ struct State {
 type Held<'a, D> = HostGuard<'a, D, MutexGuard<'a, State>>;
 
 impl State {
+    /// Whether half of a batch waits to be written.
+    fn is_due(&self) -> bool {
+        self.batch.end() - self.batch.first() > self.ring.batch_bytes() / 2
+    }
+
     fn check_health(&self) -> Result<(), BlockLogError> {
         match &self.failure {
             Some(failure) => Err(BlockLogError::Failed(Arc::clone(failure))),
@@ -252,6 +259,7 @@ impl<D: Domain> BlockLog<D> {
             written: Condvar::new(),
             header: Mutex::new(header),
             commits: AtomicU64::new(0),
+            half_full: AtomicBool::new(false),
             identity: ring.identity(),
             largest_payload_bytes: ring.largest_payload_bytes(),
             most_capacity_bytes: ring.most_bytes(),
@@ -360,7 +368,11 @@ impl<D: Domain> BlockLog<D> {
         }
         let witness = self.durable.load(&self.domain);
         let ring = state.ring;
+        let was_due = state.is_due();
         let lsn = state.batch.append(ring, witness, kind, parts, checksum);
+        if !was_due && state.is_due() {
+            self.half_full.store(true, Ordering::Relaxed);
+        }
         state.statistics.records += 1;
         state.statistics.payload_bytes += length as u64;
         Ok(Lsn::from_number(lsn))

@@ -250,3 +250,18 @@ fn threads_on_a_file_lose_nothing_and_keep_their_order() {
     drop(log);
     open(FileDevice::open(&path, DirectTransfers::IfPossible).unwrap()).unwrap();
 }
+
+#[test]
+fn a_batch_tells_once_when_half_of_it_is_filled_and_can_be_written_early_then() {
+    let log = create(ssd());
+    let mut told = 0;
+    // Five of them are more than half of 16 KiB, four are less; a batch has room for seven.
+    for number in 0..7 {
+        assert!(number >= 4 || !log.write_early().unwrap());
+        append(&log, 2000, number);
+        told += u32::from(log.take_half_full());
+    }
+    assert_eq!(told, 1);
+    assert!(log.write_early().unwrap() && !log.write_early().unwrap());
+    assert_eq!(log.durable(), log.end());
+}
