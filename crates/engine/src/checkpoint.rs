@@ -46,6 +46,10 @@ impl<D: Domain> Engine<D> {
             let mut busy = shared.log.block_log().write_early()?;
             busy |= shared.manager.write_back_early()?;
             shared.manager.tune(shared.counters.leaf_accesses.sum());
+            if shared.look_at_redo() {
+                shared.checkpoint()?;
+                busy = true;
+            }
             if shared.log.free_bytes() < shared.log.block_log().capacity_bytes() / 2 {
                 if !shared.grow_log()? {
                     shared.checkpoint()?;
@@ -157,6 +161,7 @@ impl<D: Domain> Shared<D> {
         if from > log.start().number() {
             log.truncate_before(Lsn::from_number(from))?;
         }
+        self.note_cut();
         Ok(())
     }
 }

@@ -128,6 +128,7 @@ impl<D: Domain> Shared<D> {
         for _ in 0..MOST_CHECKPOINTS {
             let again = if writes.len() > WRITES_BETWEEN_LOOKS { bytes } else { 0 };
             let room = self.keep_room_to_log_again(again);
+            self.keep_redo_short()?;
             self.make_room(bytes)?;
             // For what the trees may take, and the indexes (X4).
             let _room = self.promise_room_for(writes)?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability};
 use lapis_buffer::{BufferManager, BufferOptions, PageNumber, Placement};
@@ -19,7 +19,8 @@ use crate::log::EngineLog;
 use crate::metrics::Counters;
 use crate::order::Order;
 use crate::persistent_memory::{PersistentMemory, unless_memory_fails};
-use crate::recovery::{self, RecoveryReport};
+use crate::recovery::{self, RecoveryProgress, RecoveryReport};
+use crate::redo_time::RedoLimit;
 use crate::storage::{PersistentMemoryOptions, Storage};
 use crate::stripes::Stripes;
 use crate::tables::{CATALOG, CHUNKS, CHUNKS_ROOT_KEY, FIRST_TABLE, Properties, Table, page_value};
@@ -41,6 +42,9 @@ pub struct EngineOptions {
     pub stripes: usize,
     /// What time it is for entries that expire.
     pub clock: Clock,
+    /// How long an opening after a crash may have to do the log again, as it is estimated: a checkpoint is made before it would
+    /// be longer. None (the default): as long as there is room for in the log.
+    pub most_time_to_redo: Option<Duration>,
     /// Whether an engine is opened to be read: nothing is written to devices, recovery included, and every write is
     /// refused. Its pool, if it has one, lies in a region that was opened to read ([`lapis_pmem::Access::Read`]).
     pub read_only: bool,
@@ -57,6 +61,7 @@ impl EngineOptions {
             log,
             stripes: 1024,
             clock: Clock::default(),
+            most_time_to_redo: None,
             read_only: false,
         }
     }
@@ -109,7 +114,8 @@ pub(crate) struct Shared<D: Domain> {
     pub(crate) to_log_again: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) expiry: Expiry,
-    recovery: RecoveryReport,
+    pub(crate) redo_limit: RedoLimit,
+    pub(crate) recovery: RecoveryReport,
     read_only: bool,
 }
 
@@ -163,7 +169,20 @@ impl<D: Domain> Engine<D> {
         storage: Storage<D>,
         options: &EngineOptions,
     ) -> Result<Self, EngineError> {
-        let open = || Self::recover(domain.clone(), storage, options);
+        Self::open_telling(domain, storage, options, &mut |_| ())
+    }
+
+    /// The same, and tells how far recovery has come, from time to time and at its end.
+    ///
+    /// # Errors
+    /// [`EngineError::NotCreated`] and others.
+    pub fn open_telling(
+        domain: D,
+        storage: Storage<D>,
+        options: &EngineOptions,
+        tell: &mut dyn FnMut(RecoveryProgress),
+    ) -> Result<Self, EngineError> {
+        let open = || Self::recover(domain.clone(), storage, options, tell);
         unless_memory_fails(&domain, open)
     }
 
@@ -171,6 +190,7 @@ impl<D: Domain> Engine<D> {
         domain: D,
         storage: Storage<D>,
         options: &EngineOptions,
+        tell: &mut dyn FnMut(RecoveryProgress),
     ) -> Result<Self, EngineError> {
         let storage = if options.read_only { storage.overlaid() } else { storage };
         let (device, memory) = storage.find_log()?.ok_or(EngineError::NotCreated)?;
@@ -184,8 +204,9 @@ impl<D: Domain> Engine<D> {
         let manager = storage.open_pages(&domain, Arc::clone(&log) as _, options)?;
         let manager = Arc::new(manager);
         let begun = Instant::now();
-        let mut recovered = recovery::recover(&domain, &manager, &log, &memory)?;
+        let mut recovered = recovery::recover(&domain, &manager, &log, &memory, tell)?;
         recovered.report.elapsed = begun.elapsed();
+        recovered.report.reading = manager.time_of_reads().1;
         let recovery::Recovered { system, tables, dropped, loading, unwanted, next_table, report } =
             recovered;
         let engine = Self::over(domain, (manager, log, memory), system, options, report);
@@ -230,6 +251,7 @@ impl<D: Domain> Engine<D> {
             checkpoint: Mutex::new(()),
             checkpoints: AtomicU64::new(0),
             counters: Counters::new(),
+            redo_limit: RedoLimit::new(options.most_time_to_redo),
             recovery,
             expiry: Expiry::new(options.clock),
             read_only: options.read_only,
@@ -238,6 +260,7 @@ impl<D: Domain> Engine<D> {
             log,
             memory,
         };
+        shared.look_at_redo();
         Self(Arc::new(shared))
     }
 

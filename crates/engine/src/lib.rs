@@ -76,6 +76,7 @@ mod persistent_memory;
 mod reads;
 mod record;
 mod recovery;
+mod redo_time;
 mod room;
 mod salvage;
 mod scan;
@@ -108,7 +109,7 @@ pub use metrics::{Latencies, Metrics, TierBytes};
 pub use operations::Retries;
 #[doc(hidden)]
 pub use record::is_record;
-pub use recovery::RecoveryReport;
+pub use recovery::{RecoveryProgress, RecoveryReport};
 pub use salvage::{Lost, SalvageReport, SalvagedTable, TellEntry, salvage};
 pub use scan::{Direction, Entry, Scan};
 pub use snapshot::Snapshot;

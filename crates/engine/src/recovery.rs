@@ -87,8 +87,22 @@ pub struct RecoveryReport {
     pub writes: u64,
     /// How long all of that took.
     pub elapsed: Duration,
+    /// How long of that pages were read.
+    pub reading: Duration,
     pub(crate) last_transaction: u64,
 }
+
+/// How far an opening has come that does the log again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryProgress {
+    /// Bytes of the log that have been read. All of it is read twice.
+    pub done_bytes: u64,
+    /// Bytes to read.
+    pub total_bytes: u64,
+}
+
+/// It is told each time that so many bytes more have been read.
+const BYTES_BETWEEN_TELLING: u64 = 1 << 20;
 
 /// An engine's tables as the log left them.
 pub(crate) struct Recovered<D: Domain> {
@@ -113,6 +127,9 @@ struct Recovery<'r, D: Domain> {
     /// Once it is known which tables there are.
     all_tables: Vec<Arc<Table<D>>>,
     report: RecoveryReport,
+    /// Who is told how far it has come, and what was told last.
+    tell: &'r mut dyn FnMut(RecoveryProgress),
+    told: RecoveryProgress,
     /// Roots that were made, and by which record.
     made: Vec<(PageNumber, u64)>,
     /// Roots of dropped tables whose listing ended, and by which record.
@@ -124,7 +141,9 @@ pub(crate) fn recover<D: Domain>(
     manager: &Arc<BufferManager<D>>,
     log: &Arc<EngineLog<D>>,
     memory: &PersistentMemory<D>,
+    tell: &mut dyn FnMut(RecoveryProgress),
 ) -> Result<Recovered<D>, EngineError> {
+    let log_bytes = log.block_log().end().number() - log.block_log().start().number();
     let mut recovery = Recovery {
         domain,
         manager,
@@ -132,6 +151,8 @@ pub(crate) fn recover<D: Domain>(
         memory,
         all_tables: Vec::new(),
         report: RecoveryReport::default(),
+        tell,
+        told: RecoveryProgress { done_bytes: 0, total_bytes: 2 * log_bytes },
         made: Vec::new(),
         unlisted: Vec::new(),
     };
@@ -227,10 +248,13 @@ impl<D: Domain> Recovery<'_, D> {
     ) -> Result<(), EngineError> {
         let log = self.log.block_log();
         let mut open: HashMap<u64, Open> = HashMap::new();
+        let start = log.start().number();
+        let before = self.told.done_bytes;
         let mut reader = log.read_from(log.start())?;
         let (mut collected, mut bytes) = (Collected::default(), 0);
         while let Some(record) = reader.next_record()? {
             let lsn = record.lsn.number();
+            self.tell_unless_just_told(before + (lsn - start));
             if pass == Pass::StructureAndCatalog {
                 self.report.records += 1;
                 self.report.bytes += record.payload.len() as u64;
@@ -269,7 +293,20 @@ impl<D: Domain> Recovery<'_, D> {
                 self.make_room(first.map_or(lsn, |first| first.min(lsn)))?;
             }
         }
-        self.apply(tables, &mut collected)
+        self.apply(tables, &mut collected)?;
+        self.told.done_bytes = match pass {
+            Pass::StructureAndCatalog => self.told.total_bytes / 2,
+            Pass::Tables => self.told.total_bytes,
+        };
+        (self.tell)(self.told);
+        Ok(())
+    }
+
+    fn tell_unless_just_told(&mut self, done_bytes: u64) {
+        if done_bytes >= self.told.done_bytes + BYTES_BETWEEN_TELLING {
+            self.told.done_bytes = done_bytes.min(self.told.total_bytes);
+            (self.tell)(self.told);
+        }
     }
 
     /// Puts writes to these tables with those that are applied next.

@@ -1,11 +1,14 @@
 //! How to open a store.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::{BufferOptions, MINI_FRAME_BYTES};
-use lapis_engine::{Clock, Durability, EngineOptions, IndexKind, LeafLayout, Placement};
+use lapis_engine::{
+    Clock, Durability, EngineOptions, IndexKind, LeafLayout, Placement, RecoveryProgress,
+};
 use lapis_pmem::{Access, BLOCK_BYTES, Caches, DirectTransfers, EXTENT_BYTES, RegionOptions};
 
 use crate::error::Error;
@@ -49,6 +52,18 @@ pub struct Config {
     clock: Clock,
     memory: Option<Memory>,
     placement: Option<Placement>,
+    most_time_to_redo: Duration,
+    on_recovery: Option<OnRecovery>,
+}
+
+/// Who is told how far an opening has come.
+#[derive(Clone)]
+struct OnRecovery(Arc<dyn Fn(RecoveryProgress) + Send + Sync>);
+
+impl std::fmt::Debug for OnRecovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnRecovery")
+    }
 }
 
 /// Persistent memory of a store that is created.
@@ -76,6 +91,8 @@ impl Config {
             clock: Clock::System,
             memory: None,
             placement: None,
+            most_time_to_redo: Duration::from_secs(2),
+            on_recovery: None,
         }
     }
 
@@ -149,6 +166,34 @@ impl Config {
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = bytes;
         self
+    }
+
+    /// How long an opening after a crash may take to do the log again, as it is estimated for this machine
+    /// ([`Info::seconds_to_redo`](crate::Info::seconds_to_redo)): 2 s by default. A checkpoint is made at half of that in the
+    /// background, and before a commit that would exceed it. Of a log of less than 1 MiB, none is made.
+    #[must_use]
+    pub fn most_time_to_redo(mut self, most: Duration) -> Self {
+        self.most_time_to_redo = most;
+        self
+    }
+
+    /// Has opening tell how far it has come, if it has the log to do again: each time that a MiB more was read, and at the end.
+    #[must_use]
+    pub fn on_recovery(mut self, tell: impl Fn(RecoveryProgress) + Send + Sync + 'static) -> Self {
+        self.on_recovery = Some(OnRecovery(Arc::new(tell)));
+        self
+    }
+
+    /// Tells it.
+    pub(crate) fn tell_of_recovery(&self, progress: RecoveryProgress) {
+        if let Some(OnRecovery(tell)) = &self.on_recovery {
+            tell(progress);
+        }
+    }
+
+    /// What was asked for.
+    pub(crate) fn longest_redo(&self) -> Duration {
+        self.most_time_to_redo
     }
 
     /// Gives a store that is created `bytes` of persistent memory, 16 MiB and 1,024 pages at least: a directory for a file,
@@ -284,6 +329,7 @@ impl Config {
     ) -> Result<EngineOptions, Error> {
         let mut options = EngineOptions::new(identity.max(1));
         options.clock = self.clock;
+        options.most_time_to_redo = Some(self.most_time_to_redo);
         options.placement = self.placement_of(has_memory)?;
         let mut log_bytes = self.log();
         if let Some(memory) = self.memory() {

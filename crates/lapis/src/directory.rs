@@ -75,7 +75,8 @@ impl Files {
         // The identity is that of the log that is there.
         let mut options = config.engine_options(0, self.memory.is_some())?;
         options.read_only = config.read_only;
-        match Engine::open(self.domain(), self.storage(), &options) {
+        let tell = &mut |progress| config.tell_of_recovery(progress);
+        match Engine::open_telling(self.domain(), self.storage(), &options, tell) {
             // F1: it was whole once.
             Err(EngineError::NotCreated) => {
                 Err(Error::Damaged { what: "there is no log of it any more".to_owned() })

@@ -82,6 +82,14 @@ pub enum Error {
     /// The store has no persistent memory, which a table in a persistent index needs.
     #[error("the store was made without persistent memory, which a table in an index lies in")]
     NoPersistentMemory,
+    /// A table is there, and is not as it was asked for.
+    #[error(
+        "the table {name:?} is there, with another index, other leaves or another time to live"
+    )]
+    OtherTable {
+        /// The table.
+        name: String,
+    },
     /// The table's index does not keep keys in order.
     #[error("the table {name:?} is a {kind} hash table and has no ranges; use an ordered index")]
     Unordered {

@@ -29,9 +29,10 @@ pub struct Info {
     /// If chance decides, the chances, and how often it came so since the store was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration: Option<MigrationInfo>,
-    /// Seconds that this would take, if it went as fast as at the last opening; only if that had enough to read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seconds_to_redo: Option<f64>,
+    /// Seconds that an opening after a crash would take now to do the log again, as it is estimated.
+    pub seconds_to_redo: f64,
+    /// Seconds that it may become ([`Config::most_time_to_redo`](crate::Config::most_time_to_redo)).
+    pub most_seconds_to_redo: f64,
     /// Records of the log that opening found to do again; none after the store was closed.
     pub redone_records: u64,
 }
@@ -269,7 +270,8 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
         page_bytes,
         placement: manager.placement().name(),
         migration: manager.statistics().tier.migration.as_ref().map(migration_info),
-        seconds_to_redo: engine.metrics().time_to_redo.map(|time| time.as_secs_f64()),
+        seconds_to_redo: engine.metrics().time_to_redo.as_secs_f64(),
+        most_seconds_to_redo: inner.longest_redo.as_secs_f64(),
         // The last one always stays.
         redone_records: engine.recovery().records.saturating_sub(1),
     })

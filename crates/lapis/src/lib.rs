@@ -57,8 +57,8 @@ pub use info::{Bytes, ChanceInfo, CheckReport, Info, MemoryInfo, MigrationInfo, 
 pub use lapis_engine::{
     BackupError, BackupReport, Chance, Clock, CompactionReport, Decided, Durability, Entry,
     IndexKind, Latencies, LeafLayout, Lost, MAX_VALUE_BYTES, Metrics, Migration,
-    MigrationStatistics, Placement, RecoveryReport, SalvageReport, SalvagedTable, Savepoint,
-    TierBytes, TimeToLive, verify_backup,
+    MigrationStatistics, Placement, RecoveryProgress, RecoveryReport, SalvageReport, SalvagedTable,
+    Savepoint, TierBytes, TimeToLive, verify_backup,
 };
 pub use lapis_pmem::Caches;
 pub use salvage::salvage;

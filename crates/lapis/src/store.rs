@@ -1,6 +1,7 @@
 //! The store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lapis_engine::{
     Durability, Engine, EngineError, IndexOptions, Metrics, RecoveryReport, TableStructure,
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     pub(crate) files: Kept<Files>,
     pub(crate) durability: Durability,
     pub(crate) cache_bytes: usize,
+    pub(crate) longest_redo: Duration,
     background: Option<Background>,
 }
 
@@ -42,14 +44,19 @@ impl Inner {
             files: Kept::new(files),
             durability: config.durability,
             cache_bytes: config.cache(),
+            longest_redo: config.longest_redo(),
         })
     }
 
-    /// A commit does not wait and wants to be durable soon all the same.
+    /// A commit does not wait and wants to be durable soon all the same; or there are so many that somebody would soon have to
+    /// wait until there is room for more.
     pub(crate) fn has_committed(&self, durability: Durability) {
-        if durability == Durability::Group
-            && let Some(background) = &self.background
-        {
+        let is_due = match durability {
+            Durability::Immediate => false,
+            Durability::Group => true,
+            Durability::Eventual => self.engine.log().take_half_full(),
+        };
+        if is_due && let Some(background) = &self.background {
             background.wake();
         }
     }
@@ -165,6 +172,22 @@ impl Store {
             },
             found => found,
         }
+    }
+
+    /// The same, of a table that is as `options` say.
+    ///
+    /// # Errors
+    /// [`Error::OtherTable`] if it is there and has another index, other leaves or another time to live; and others.
+    pub fn table_or_create_with(&self, name: &str, options: &TableOptions) -> Result<Table, Error> {
+        let table = match self.create_table_with(name, options) {
+            Err(Error::TableExists { .. }) => self.table(name)?,
+            created => return created,
+        };
+        let leaves = options.index.is_none().then_some(options.leaves);
+        let is_so = table.index_kind() == options.index
+            && table.leaves() == leaves
+            && table.time_to_live() == options.time_to_live;
+        if is_so { Ok(table) } else { Err(Error::OtherTable { name: name.to_owned() }) }
     }
 
     /// Removes a table and everything in it. Durable on return; its pages are freed in the background. Handles

@@ -1,5 +1,8 @@
 //! Fixing, loading, allocating and freeing pages.
 
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
 use lapis_pmem::Domain;
 
 use super::evict::Wanted;
@@ -53,7 +56,9 @@ impl<D: Domain> BufferManager<D> {
             page.frame.set_page(&self.domain, None);
             return Err(Restart.into());
         }
+        let begun = Instant::now();
         let loaded = space.read(number, |bytes| page.write_unlogged().copy_from(0, bytes));
+        let took = begun.elapsed().as_nanos() as u64;
         let swizzled = SpaceError::Page { number, damage: PageDamage::SwizzledReference };
         let loaded = loaded
             .and_then(|()| if refers_to_frames(page.read()) { Err(swizzled) } else { Ok(()) });
@@ -63,6 +68,7 @@ impl<D: Domain> BufferManager<D> {
             return Err(error.into());
         }
         count(&self.counters.loads);
+        self.counters.reading_ns.fetch_add(took, Ordering::Relaxed);
         Ok(page.into_optimistic())
     }
 

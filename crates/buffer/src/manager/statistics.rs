@@ -1,6 +1,7 @@
 //! What has happened, counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use lapis_pmem::{Domain, LINE_BYTES};
 
@@ -105,7 +106,7 @@ macro_rules! counters {
 }
 
 counters! {
-    loads, evictions, batches, pages_written, swizzled, unswizzled, back_pressure, restarts,
+    loads, reading_ns, evictions, batches, pages_written, swizzled, unswizzled, back_pressure, restarts,
     loads_beside_evictions,
     tier_kept, tier_loads, tier_mini_loads, tier_admissions, tier_denials, tier_evictions, tier_pages_written,
     tier_lines_written, tier_pages_to_ssd, tier_loads_from_ssd, tier_writes_in_place,
@@ -134,6 +135,12 @@ impl<D: Domain> BufferManager<D> {
         let frames = 0..tier.frames.len();
         let pages = frames.filter(|&frame| tier.frames[frame].page(&self.domain).is_some());
         (pages.count(), tier.frames.len())
+    }
+
+    /// How many pages were read from the device so far, and how long that took.
+    pub fn time_of_reads(&self) -> (u64, Duration) {
+        let Counts { loads, reading_ns, .. } = self.counters.counts();
+        (loads, Duration::from_nanos(reading_ns))
     }
 
     /// What has happened so far.

@@ -37,10 +37,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         human_bytes(info.page_bytes as u64),
         human_bytes(info.bytes.log)
     ))?;
-    if let Some(seconds) = info.seconds_to_redo {
-        let speed = "as fast as the last time";
-        output.line(format_args!("a crash now would be opened in {seconds:.1} s, {speed}"))?;
-    }
+    output.line(format_args!(
+        "restart     {:.1} s after a crash now, as it is estimated; {:.1} s at most",
+        info.seconds_to_redo, info.most_seconds_to_redo
+    ))?;
     output.line(format_args!(
         "opened      {}",
         match info.redone_records {

@@ -14,7 +14,6 @@ pub use latencies::Latencies;
 pub(crate) use latencies::LatencyCounters;
 
 use crate::engine::Engine;
-use crate::recovery::RecoveryReport;
 
 /// What is counted while an engine is in use. Who counts writes to memory that few others write to, and takes no
 /// lock.
@@ -82,8 +81,8 @@ pub struct Metrics {
     pub log_bytes: u64,
     /// Bytes of the log that an opening after a crash would read, now.
     pub bytes_to_redo: u64,
-    /// How long that would take, if it went as fast as at the last opening; none if that had too little to read.
-    pub time_to_redo: Option<Duration>,
+    /// How long that would take, as it is estimated: by what was measured at the last opening if that had enough to read.
+    pub time_to_redo: Duration,
     /// Commits that waited for the log, and how long they took.
     pub commits: Latencies,
     /// Bytes of the keys and values that were committed or loaded.
@@ -161,8 +160,6 @@ impl<D: Domain> Engine<D> {
         let BlockLogStatistics { payload_bytes, written_bytes, .. } =
             shared.log.block_log().statistics();
         let space = manager.space();
-        let log = shared.log.block_log();
-        let bytes_to_redo = log.end().number() - log.start().number();
         let pages_written = space.map_or(0, |space| space.device_counts().written_bytes);
         Metrics {
             elapsed: counters.opened.elapsed(),
@@ -179,21 +176,13 @@ impl<D: Domain> Engine<D> {
             admissions: tier.admissions,
             denials: tier.denials,
             log_bytes: payload_bytes,
-            bytes_to_redo,
-            time_to_redo: time_to_redo(bytes_to_redo, self.recovery()),
+            bytes_to_redo: shared.bytes_to_redo(),
+            time_to_redo: shared.time_to_redo(),
             commits: counters.commits.latencies(),
             written_bytes: counters.written_bytes.sum(),
             device_written_bytes: pages_written + written_bytes,
         }
     }
-}
-
-/// A recovery of less says nothing of longer ones.
-const LEAST_MEASURED_BYTES: u64 = 1 << 20;
-
-fn time_to_redo(bytes: u64, last: &RecoveryReport) -> Option<Duration> {
-    let is_measured = last.bytes >= LEAST_MEASURED_BYTES;
-    is_measured.then(|| last.elapsed.mul_f64(bytes as f64 / last.bytes as f64))
 }
 
 fn dram_bytes<D: Domain>(manager: &BufferManager<D>) -> TierBytes {
@@ -254,14 +243,5 @@ mod tests {
         assert_eq!(nothing.dram_hit_ratio(), None);
         assert_eq!(nothing.persistent_memory_hit_ratio(), None);
         assert_eq!(nothing.write_amplification(), None);
-    }
-
-    #[test]
-    fn a_restart_is_estimated_by_the_last_one_unless_that_was_short() {
-        let elapsed = Duration::from_secs(1);
-        let last = RecoveryReport { bytes: 2 << 20, elapsed, ..RecoveryReport::default() };
-        assert_eq!(time_to_redo(3 << 20, &last), Some(Duration::from_millis(1500)));
-        let short = RecoveryReport { bytes: 1000, elapsed, ..RecoveryReport::default() };
-        assert_eq!(time_to_redo(3 << 20, &short), None);
     }
 }

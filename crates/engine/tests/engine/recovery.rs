@@ -1,8 +1,9 @@
 //! What is there after a power cut, and after an end without a close.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use lapis_engine::Durability;
+use lapis_engine::{Durability, EngineOptions};
 
 use crate::harness::{Random, Rig, contents, small};
 
@@ -53,6 +54,23 @@ fn a_log_that_was_cut_many_times_lacks_nothing() {
     let rig = rig.after_power_cut();
     let found: BTreeMap<_, _> = contents(&rig.engine, "t").into_iter().collect();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn the_log_is_cut_before_it_would_take_longer_than_asked_to_do_it_again() {
+    // Of a log of less than a MiB there is no checkpoint; and what is not durable is not done again.
+    const MOST: u64 = (1 << 20) + 3 * (64 << 10);
+    let longest = |most| {
+        let rig = Rig::new(EngineOptions { most_time_to_redo: most, ..small() });
+        let table = rig.engine.create_table("t").unwrap();
+        let puts = (0..16_000_u64).map(|round| {
+            rig.engine.put(&table, &(round % 3000).to_be_bytes(), &[7; 150], LATER).unwrap();
+            rig.engine.log().end().number() - rig.engine.log().start().number()
+        });
+        puts.max().unwrap()
+    };
+    assert!(longest(Some(Duration::ZERO)) < MOST);
+    assert!(longest(None) > MOST && longest(Some(Duration::from_secs(60))) > MOST);
 }
 
 #[test]

@@ -125,3 +125,67 @@ fn transactions_and_snapshots_of_several_threads_have_an_order() {
         check(&history, &last).unwrap();
     }
 }
+
+/// What a transaction read of registers, and what it wrote.
+#[derive(Debug)]
+struct Registers {
+    lsn: u64,
+    read: Vec<(u64, Option<u64>)>,
+    written: Vec<(u64, u64)>,
+}
+
+/// Transactions that read some registers and write others, blindly too: each write has a value of its own.
+fn use_registers(engine: &Engine<Hardware>, next: &AtomicU64, seed: u64) -> Vec<Registers> {
+    let (table, mut random) = (engine.table("t").unwrap(), Random::new(seed));
+    let (mut history, mut last) = (Vec::new(), 0);
+    while history.len() < 200 {
+        let mut transaction = engine.begin().unwrap();
+        let read = (0..random.below(3)).map(|_| {
+            let key = random.below(KEYS);
+            let value = transaction.get(&table, &key.to_be_bytes()).unwrap();
+            (key, value.map(|value| u64::from_le_bytes(value.try_into().unwrap())))
+        });
+        let read: Vec<_> = read.collect();
+        let written: BTreeMap<_, _> = (0..=random.below(2))
+            .map(|_| (random.below(KEYS), next.fetch_add(1, Ordering::Relaxed)))
+            .collect();
+        for (key, value) in &written {
+            transaction.put(&table, &key.to_be_bytes(), &value.to_le_bytes()).unwrap();
+        }
+        match transaction.commit(Durability::Eventual) {
+            Ok(lsn) => {
+                assert!(lsn > last, "a thread's transactions come in its order");
+                last = lsn;
+                history.push(Registers { lsn, read, written: written.into_iter().collect() });
+            }
+            Err(EngineError::Conflict) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    history
+}
+
+/// Who writes blindly tells nobody after whom: here the order of the log is taken at its word, and explains every read.
+#[test]
+fn registers_are_read_as_the_order_of_the_commit_records_says() {
+    for round in 0..4 {
+        let rig = Rig::new(small());
+        rig.engine.create_table("t").unwrap();
+        let next = AtomicU64::new(1);
+        let mut history: Vec<Registers> = std::thread::scope(|scope| {
+            let (engine, next) = (&rig.engine, &next);
+            let threads = [1, 2, 3].map(|thread| {
+                scope.spawn(move || use_registers(engine, next, round * 10 + thread))
+            });
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        history.sort_by_key(|transaction| transaction.lsn);
+        let mut now = BTreeMap::new();
+        for transaction in &history {
+            for (key, value) in &transaction.read {
+                assert_eq!(now.get(key), value.as_ref(), "{transaction:?}");
+            }
+            now.extend(transaction.written.iter().copied());
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! What a store says about itself.
 
+use std::time::Duration;
+
 use lapis::Store;
 
 use crate::harness::*;
@@ -25,6 +27,19 @@ fn a_store_on_files_promises_what_its_file_system_keeps() {
     assert_eq!(info.tiers[0].bytes, 64 * 4096);
     assert!(info.tiers[2].path.as_deref().unwrap().ends_with("log.lapis"));
     assert_eq!((info.page_bytes, info.bytes.storage > 1 << 20), (4096, true));
+}
+
+#[test]
+fn a_restart_is_estimated_and_bounded() {
+    let directory = directory();
+    let most = Duration::from_millis(1500);
+    let store = Store::open(config(directory.path()).most_time_to_redo(most)).unwrap();
+    let seconds = || store.info(false).unwrap().seconds_to_redo;
+    let before = seconds();
+    let table = store.create_table("t").unwrap();
+    (0..200_u32).for_each(|key| table.put(&key.to_be_bytes(), &[1; 400]).unwrap());
+    assert!(seconds() > before);
+    assert_eq!(store.info(false).unwrap().most_seconds_to_redo, 1.5);
 }
 
 #[test]

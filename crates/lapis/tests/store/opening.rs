@@ -1,6 +1,6 @@
 //! Creating, opening, and refusing to.
 
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 
 use lapis::{Error, LOG_FILE, PAGES_FILE, Store};
 
@@ -43,6 +43,23 @@ fn a_closed_store_has_nothing_to_do_again_and_a_killed_one_has() {
     assert_sound(&killed);
     store.close().unwrap();
     assert_eq!(open(directory.path()).recovery().records, 0);
+}
+
+#[test]
+fn opening_after_a_kill_tells_how_far_it_has_come_up_to_the_end() {
+    let directory = directory();
+    let store = Store::open(config(directory.path()).log_bytes(8 << 20)).unwrap();
+    let table = store.create_table("t").unwrap();
+    (0..3000_u32).for_each(|key| table.put(&key.to_be_bytes(), &[1; 400]).unwrap());
+    let copy = copy_of(directory.path());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = Arc::clone(&told);
+    let config = config(copy.path()).on_recovery(move |it| telling.lock().unwrap().push(it));
+    let _killed = Store::open(config).unwrap();
+    let told = told.lock().unwrap();
+    assert!(told.is_sorted_by_key(|it| it.done_bytes), "{told:?}");
+    let last = told.last().unwrap();
+    assert!(last.total_bytes > 0 && last.done_bytes == last.total_bytes, "{last:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Single operations.
 
-use lapis::{Error, MAX_TABLE_NAME_BYTES, MAX_VALUE_BYTES, Store, Table};
+use lapis::{Error, LeafLayout, MAX_TABLE_NAME_BYTES, MAX_VALUE_BYTES, Store, Table, TableOptions};
 
 use crate::harness::*;
 
@@ -219,4 +219,16 @@ fn space_of_dropped_tables_is_used_again() {
     }
     assert!(store.info(false).unwrap().bytes.storage <= once * 3 / 2);
     assert_sound(&store);
+}
+
+#[test]
+fn a_table_that_is_there_in_another_shape_is_not_taken_for_the_one_that_is_asked_for() {
+    let store = Store::in_memory().unwrap();
+    let hashed = TableOptions { leaves: LeafLayout::Hashed, ..TableOptions::default() };
+    for _ in 0..2 {
+        store.table_or_create_with("plain", &TableOptions::default()).unwrap();
+        store.table_or_create_with("hashed", &hashed).unwrap();
+    }
+    let other = store.table_or_create_with("plain", &hashed);
+    assert!(matches!(other, Err(Error::OtherTable { .. })));
 }
