@@ -1,4 +1,4 @@
-//! A block device over a file or block special file, one system call per request.
+//! A block device over a file or block special file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use crate::file_lock::Access;
 use crate::region::{Guarantee, Medium};
 use crate::serial_queue::SerialQueue;
 
-/// A [`BlockDevice`](crate::BlockDevice) over a file (`pread`, `pwrite`, `fdatasync`). Its queues do each request when
-/// it is submitted; `IoUringDevice` keeps several in flight.
+/// A [`BlockDevice`](crate::BlockDevice) over a file (`pread`, `pwrite`, `fdatasync`). Its queues do each request when it is
+/// submitted. Where transfers bypass the page cache, they keep several in flight as those of `IoUringDevice` do, if the kernel lets
+/// them; through the page cache a write is a copy, for which the kernel would only start threads.
 ///
 /// The file is locked: a second opener, here or in another process, is refused, but for one who reads beside others
 /// who read.
@@ -84,6 +85,12 @@ impl FileBacked for FileDevice {
     }
 
     fn queue_of(&self, depth: u32) -> Result<Box<dyn BlockQueue>, BlockError> {
+        #[cfg(all(target_os = "linux", feature = "io-uring"))]
+        if self.is_direct()
+            && let Ok(queue) = crate::io_uring_device::queue_over(&self.file, depth)
+        {
+            return Ok(queue);
+        }
         Ok(Box::new(SerialQueue::new(Self { file: Arc::clone(&self.file) }, depth)))
     }
 }

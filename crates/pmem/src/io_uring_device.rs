@@ -78,18 +78,26 @@ impl FileBacked for IoUringDevice {
     }
 
     fn queue_of(&self, depth: u32) -> Result<Box<dyn BlockQueue>, BlockError> {
-        let ring =
-            IoUring::new(depth).map_err(|source| BlockError::Unavailable { what: WHAT, source })?;
-        Ok(Box::new(RingQueue {
-            file: Arc::clone(&self.file),
-            ring: ManuallyDrop::new(ring),
-            flights: ManuallyDrop::new((0..depth).map(|_| None).collect()),
-            free: (0..depth).rev().collect(),
-            resume: VecDeque::new(),
-            refused: Vec::new(),
-            in_kernel: 0,
-        }))
+        queue_over(&self.file, depth)
     }
+}
+
+/// A queue with a ring of its own.
+pub(crate) fn queue_over(
+    file: &Arc<BlockFile>,
+    depth: u32,
+) -> Result<Box<dyn BlockQueue>, BlockError> {
+    let ring =
+        IoUring::new(depth).map_err(|source| BlockError::Unavailable { what: WHAT, source })?;
+    Ok(Box::new(RingQueue {
+        file: Arc::clone(file),
+        ring: ManuallyDrop::new(ring),
+        flights: ManuallyDrop::new((0..depth).map(|_| None).collect()),
+        free: (0..depth).rev().collect(),
+        resume: VecDeque::new(),
+        refused: Vec::new(),
+        in_kernel: 0,
+    }))
 }
 
 /// A request that the kernel has, and with it the memory that the kernel may touch.
