@@ -13,7 +13,12 @@ fails() { what=$1; shift; "$@" > /tmp/out 2>&1; code=$?; if [ $code = 1 ] || [ $
 says() { holds "$1" grep -q -e "$2" "$3"; }
 write() { dax-writer write $1 $2 7 3000 wort,cceh 2 $3; }
 format() { ndctl create-namespace -f -e namespace0.0 -m fsdax --map=mem > /dev/null 2>&1; mkfs.ext4 -F -q -b 4096 /dev/pmem0; mount_module; }
-write_on() { dax-writer write $1 $2 7 3000 wort,cceh 2 100000 > /tmp/said 2> /tmp/error & sleep 2; }
+write_on() {
+  rm -f /tmp/said
+  dax-writer write $1 $2 7 3000 wort,cceh 2 100000 > /tmp/said 2> /tmp/error &
+  until grep -q ^ready /tmp/said 2> /dev/null || ! kill -0 $! 2> /dev/null; do usleep 100000; done
+  sleep 1
+}
 # Where a byte of the namespace, and a page of a file in it, lie in the machine's memory.
 at() { echo $(($(cat /sys/bus/nd/devices/pfn0.*/resource /sys/bus/nd/devices/dax0.*/resource 2> /dev/null) + $1)); }
 of_file() { sync; at $(($(debugfs -R "bmap $1 $2" /dev/pmem0 2> /dev/null) * 4096)); }
