@@ -21,6 +21,7 @@ use crate::run::Run;
 use crate::spread::Spread;
 use crate::strategy::Candidates;
 use crate::structure::Progress;
+use crate::subject::Kills;
 
 /// What the threads of an exploration have in common.
 struct Shared<'o> {
@@ -159,13 +160,15 @@ fn walk(
         if let CrashCause::BeforeFence(fence) = point.cause {
             *found.fences.entry(fence).or_default() += 1;
         }
-        let every = options.crash_in_recovery_every / 32;
+        // What the pool writes back it writes back alike wherever the process dies.
+        let rarely = if subject.kills() == Kills::WrittenBack { 2 } else { 1 };
+        let every = options.crash_in_recovery_every / 32 * rarely;
         let due = every > 0 && (index as u64 / threads as u64).is_multiple_of(every);
         let kill = match &options.replay {
             // Before the creation is acknowledged, what the first process left in the caches is the
             // pool's to make durable.
             None => {
-                let outlives = subject.outlives_kills() && !checker.has_devices();
+                let outlives = subject.kills() != Kills::Untried && !checker.has_devices();
                 outlives && due && markers.ended.is_some()
             }
             Some(replay) => replay.image.is_none(),

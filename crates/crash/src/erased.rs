@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::concurrent::{Call, ConcurrentSubject, Offence, Plan, Stop};
 use crate::storage::{DeviceFault, Storage};
-use crate::subject::{Live, Subject, WalkMemory};
+use crate::subject::{Kills, Live, Subject, WalkMemory};
 
 /// The hash by which states are told apart.
 pub(crate) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
@@ -146,7 +147,8 @@ pub(crate) trait AnySubject: Sync {
     fn most_blocks(&self, after_crash: bool) -> Vec<u64>;
     fn device_faults(&self, seed: u64) -> Vec<DeviceFault>;
     fn prior_contents(&self) -> u8;
-    fn outlives_kills(&self) -> bool;
+    fn prior_range(&self) -> Range<usize>;
+    fn kills(&self) -> Kills;
     fn first_operation(&self) -> usize;
     fn operations(&self, count: usize, seed: u64) -> Vec<AnyValue>;
     fn probes(&self, state: &AnyState, interrupted: Option<&AnyValue>, seed: u64) -> Vec<AnyValue>;
@@ -180,8 +182,11 @@ impl<S: Subject> AnySubject for S {
     fn prior_contents(&self) -> u8 {
         Subject::prior_contents(self)
     }
-    fn outlives_kills(&self) -> bool {
-        Subject::outlives_kills(self)
+    fn prior_range(&self) -> Range<usize> {
+        Subject::prior_range(self)
+    }
+    fn kills(&self) -> Kills {
+        Subject::kills(self)
     }
     fn first_operation(&self) -> usize {
         Subject::first_operation(self)

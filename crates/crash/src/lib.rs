@@ -157,6 +157,6 @@ pub use structure::{
     CrashError, Progress, Structure, explore_further, explore_structure, structure_persist_points,
     structure_points,
 };
-pub use subject::{Live, Subject, WalkMemory};
+pub use subject::{Kills, Live, Subject, WalkMemory};
 pub use timed::{TimedExploration, explore_for};
 pub use timeline::entry::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

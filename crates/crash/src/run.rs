@@ -9,7 +9,7 @@ use crate::coverage::Coverage;
 use crate::erased::{AnyLive, AnyState, AnySubject, AnyValue};
 use crate::image_check::Known;
 use crate::options::ExploreOptions;
-use crate::storage::{Storage, attach, limit, plan_faults};
+use crate::storage::{Storage, attach, hold_before, limit, plan_faults};
 
 /// A recorded run. Operation 0 is the creation, operations 1 to n are the subject's, and the last is
 /// the clean shutdown.
@@ -138,9 +138,9 @@ impl Run {
             (1..).zip(all).filter(|(number, _)| kept(number)).unzip();
         let created_bytes = subject.created_bytes();
         let region = Region::anonymous(created_bytes, pool_bytes).map_err(|e| e.to_string())?;
-        let base = vec![subject.prior_contents(); created_bytes];
-        // SAFETY: freshly mapped, that long, and not used by anybody yet.
-        unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), created_bytes) };
+        let mut base = vec![0; created_bytes];
+        base[subject.prior_range()].fill(subject.prior_contents());
+        hold_before(subject, &region, &base);
         let domain = Modelled::over(&region, options.on(Config::tracing()));
         let devices = attach(&domain, &subject.device_blocks())?;
         limit(&devices, &subject.most_blocks(false));

@@ -27,10 +27,14 @@ impl Spread {
         if options.every_store {
             points = points.at_every_store();
         }
-        let begin = run.begin_of(first_operation);
+        Self::behind(points, run.begin_of(first_operation), options.spread_images)
+    }
+
+    /// So many images over those behind the first `begin` events.
+    pub(crate) fn behind(mut points: CrashPoints<'_>, begin: usize, images: u64) -> Self {
         let positions = std::iter::from_fn(|| points.advance()).map(|point| point.position);
         let count = positions.filter(|position| *position > begin).count() as u64;
-        Self::over(count, options.spread_images)
+        Self::over(count, images)
     }
 
     fn over(points: u64, images: u64) -> Self {

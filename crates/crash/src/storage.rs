@@ -1,7 +1,9 @@
 //! What a structure under test keeps its state on.
 
 use lapis_device::{Modelled, ModelledSsd, SsdConfig};
-use lapis_pmem::{BlockOperation, Pool};
+use lapis_pmem::{BlockOperation, Pool, Region};
+
+use crate::erased::AnySubject;
 
 /// What a subject creates or opens its structure on: all of it is part of one machine, with one clock
 /// and one order of events, and is cut by the same power cut.
@@ -47,6 +49,15 @@ pub struct DeviceFault {
 pub(crate) fn attach(machine: &Modelled, blocks: &[u64]) -> Result<Vec<ModelledSsd>, String> {
     let device = |&blocks: &u64| ModelledSsd::attached_to(machine, blocks, SsdConfig::default());
     blocks.iter().map(device).collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+/// Gives fresh memory what it holds before a subject is created: `base`, of which what lies outside of the subject's
+/// range is zero, as the memory is.
+pub(crate) fn hold_before(subject: &dyn AnySubject, region: &Region, base: &[u8]) {
+    let range = subject.prior_range();
+    let held = &base[range.clone()];
+    // SAFETY: freshly mapped, as long as `base`, and not used by anybody yet.
+    unsafe { region.base().add(range.start).copy_from_nonoverlapping(held.as_ptr(), held.len()) };
 }
 
 /// From here on devices grow to so many blocks at most.

@@ -3,12 +3,25 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::ops::Range;
 use std::rc::Rc;
 
 use lapis_device::{BytesOfLine, Modelled};
 use lapis_pmem::{AuditReport, Pool, PoolError};
 
 use crate::storage::{DeviceFault, Storage};
+
+/// What makes the death of a process without a power cut survivable: what it has stored stays in the caches,
+/// visible and not durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kills {
+    /// That is not tried.
+    Untried,
+    /// The structure itself.
+    Outlived,
+    /// The pool: opening it on the same boot of the machine writes everything back.
+    WrittenBack,
+}
 
 /// A structure together with the operations to run on it and their meaning.
 pub trait Subject: Sync + 'static {
@@ -51,11 +64,14 @@ pub trait Subject: Sync + 'static {
         0
     }
 
-    /// Whether the structure itself copes with the death of its process without a power cut, in
-    /// which what the process stored stays in the caches, visible and not durable. Others leave
-    /// that to the pool: opening one on the same boot of the machine writes everything back.
-    fn outlives_kills(&self) -> bool {
-        false
+    /// Where it holds that; elsewhere it is zero.
+    fn prior_range(&self) -> Range<usize> {
+        0..self.created_bytes()
+    }
+
+    /// What makes the death of its process without a power cut survivable.
+    fn kills(&self) -> Kills {
+        Kills::Untried
     }
 
     /// The power is cut from this operation on: those before make what there is beforehand.

@@ -21,7 +21,7 @@ pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};
 pub(crate) use self::second_crash::{FirstCrash, SecondCrash};
 use crate::erased::AnySubject;
 use crate::options::ExploreOptions;
-use crate::storage::{attach, limit};
+use crate::storage::{attach, hold_before, limit};
 use crate::strategy::Strategy;
 use crate::subject::WalkMemory;
 
@@ -51,8 +51,7 @@ impl ImageChecker {
     ) -> Result<Self, String> {
         let reserve_bytes = subject.pool_bytes();
         let region = Region::anonymous(base.len(), reserve_bytes).map_err(|e| e.to_string())?;
-        // SAFETY: freshly mapped, that long, and not used by anybody yet.
-        unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
+        hold_before(subject, &region, base);
         let watching = options.strategy == Strategy::Pruned;
         let light = Modelled::over(&region, options.on(Config { watching, ..Config::tracking() }));
         let recording = Modelled::over(&region, options.on(Config::tracking_and_tracing()));

@@ -13,6 +13,8 @@ use super::recovery::{Extent, Scratch, recover, seed_after_recovery};
 use super::{ImageChecker, read_line};
 use crate::erased::{AnyState, AnySubject, AnyValue};
 use crate::oracle::Failure;
+use crate::spread::Spread;
+use crate::subject::Kills;
 
 /// What happened before a recovery during which the power is cut.
 #[derive(Clone, Copy)]
@@ -51,6 +53,9 @@ pub(crate) struct SecondCrash {
     /// The pool's storage grew after the first crash.
     pub(crate) grew: bool,
 }
+
+/// Images of one second crash, about: it is one of many, and each is tried at crash points of its own.
+const IMAGES: u64 = 100;
 
 /// What a recovery and the operations after it lead through.
 struct Course<'r> {
@@ -92,7 +97,9 @@ impl ImageChecker {
         let image_devices = contents(&self.recording_devices);
         // After a kill another process goes on, whose fences do not complete what the first one
         // has flushed.
-        set_current_worker(u8::from(matches!(first, FirstCrash::Killed { .. })));
+        let is_killed = matches!(first, FirstCrash::Killed { .. });
+        set_current_worker(u8::from(is_killed));
+        self.recording.set_same_boot(is_killed && subject.kills() == Kills::WrittenBack);
         let scratch = Scratch::of(&self.region, &self.recording_devices);
         // SAFETY: the pools made from the alias are dropped within the call.
         let recovered = guarded(|| unsafe {
@@ -100,6 +107,7 @@ impl ImageChecker {
         });
         let (grown, states) = (scratch.mapped.get(), scratch.states.take());
         set_current_worker(0);
+        self.recording.set_same_boot(false);
         let recovery = self.recording.take_trace();
         self.recording.revert(&mut self.region);
         self.recording_devices.iter().for_each(ModelledSsd::revert);
@@ -151,6 +159,10 @@ impl ImageChecker {
         let mut overwritten = HashMap::new();
         let (mut images, mut ended, mut seen) = (0, 0, begin);
         let mut outcome = Ok(());
+        // What is shown again, with fewer operations perhaps, is looked for everywhere.
+        let images_wanted = if self.options.replay.is_some() { u64::MAX } else { IMAGES };
+        let spread = Spread::behind(points.clone(), begin, images_wanted);
+        let mut number = (seed % spread.stride) as usize;
         while let Some(point) = points.advance() {
             for (line, _) in points.newly_durable() {
                 overwritten.entry(line).or_insert_with(|| read_line(&self.region, line));
@@ -166,8 +178,12 @@ impl ImageChecker {
                 }
             }
             seen = point.position;
+            number += 1;
+            if !spread.takes(number) {
+                continue;
+            }
             let crash_states = points.states();
-            for image in crash_states.images(budget) {
+            for image in crash_states.images(budget).take(spread.per_point as usize) {
                 images += 1;
                 crash_states.apply_to_devices(&image, &self.devices);
                 crash_states.apply(&image, &mut self.region).map_err(region_failure)?;

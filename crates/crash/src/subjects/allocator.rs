@@ -1,6 +1,7 @@
 //! The allocator and the pool: a directory of blocks of all sizes.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use lapis_device::Modelled;
 use lapis_pmem::{AuditReport, EXTENT_BYTES, Link, PCell, Pool, Slot, persistent};
@@ -8,7 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::storage::Storage;
-use crate::subject::{Live, Subject, text};
+use crate::subject::{Kills, Live, Subject, text};
 
 const ROOT: &str = "directory";
 const SLOTS: usize = 64;
@@ -56,18 +57,39 @@ pub struct AllocatorSubject {
     name: &'static str,
     prior_contents: u8,
     created_bytes: usize,
-    runs: bool,
+    draws: Draws,
+}
+
+/// From what operations are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Draws {
+    /// Blocks of all sizes.
+    All,
+    /// Large blocks and large slabs.
+    Runs,
+    /// The same, behind one block that takes nearly all of the first table of chunks.
+    RunsInSecondTable,
 }
 
 /// Slots that runs of chunks are drawn for: so few that runs are freed and divided anew all the time.
 const RUN_SLOTS: usize = 10;
+/// Operations on runs that are tried after a recovery.
+const RUN_PROBES: usize = 12;
+/// So many operations are of one kind: as many as there are between a shutdown and the next.
+const PHASE: usize = 61;
+/// Chunks that the first table names, and those that the second one takes.
+const FIRST_TABLE_CHUNKS: usize = 7680;
+const SECOND_TABLE_CHUNKS: usize = 128;
+/// Chunks that a pool has behind that, and that are left before it.
+const CHUNKS_BEHIND: usize = 400;
+const CHUNKS_BEFORE: usize = 20;
 /// Runs are of so many chunks at most: more than the descriptors of a line.
 const LONGEST_RUN: usize = 14;
 
 impl AllocatorSubject {
     /// On a device that holds something, or in a file of zeroes.
     pub fn new(name: &'static str, prior_contents: u8) -> Self {
-        Self { name, prior_contents, created_bytes: POOL_BYTES, runs: false }
+        Self { name, prior_contents, created_bytes: POOL_BYTES, draws: Draws::All }
     }
 
     /// In a file that is small at first and grows, during operations and after recoveries.
@@ -81,11 +103,18 @@ impl AllocatorSubject {
     /// With large blocks and large slabs alone: descriptors lie where runs were divided otherwise before.
     #[must_use]
     pub fn of_runs(self) -> Self {
-        Self { runs: true, ..self }
+        Self { draws: Draws::Runs, ..self }
+    }
+
+    /// Where there are more chunks than one table names, on a device that holds something where the next one comes.
+    #[must_use]
+    pub fn of_two_tables(self) -> Self {
+        let chunks = FIRST_TABLE_CHUNKS + SECOND_TABLE_CHUNKS + CHUNKS_BEHIND;
+        Self { draws: Draws::RunsInSecondTable, created_bytes: chunks * EXTENT_BYTES, ..self }
     }
 
     fn run_operation(random: &mut SmallRng) -> AllocatorOperation {
-        let slot = random.random_range(0..RUN_SLOTS);
+        let slot = random.random_range(1..=RUN_SLOTS);
         let tail_bytes = match random.random_range(0..10) {
             0..=2 => return AllocatorOperation::Free { slot },
             // A slab of several chunks for one block.
@@ -93,6 +122,32 @@ impl AllocatorSubject {
             _ => random.random_range(1..=LONGEST_RUN) * EXTENT_BYTES - 100,
         };
         AllocatorOperation::Replace { slot, tail_bytes, number: random.random() }
+    }
+
+    fn short_run_operation(random: &mut SmallRng) -> AllocatorOperation {
+        let slot = random.random_range(1..=RUN_SLOTS);
+        if random.random_range(0..5) < 2 {
+            return AllocatorOperation::Free { slot };
+        }
+        let tail_bytes = random.random_range(1..=3) * EXTENT_BYTES - 100;
+        AllocatorOperation::Replace { slot, tail_bytes, number: random.random() }
+    }
+
+    /// Slabs alone, then removals alone, so that slabs become empty, of which some were not looked at since the pool
+    /// was opened; then all that there is.
+    fn run_operations(count: usize, random: &mut SmallRng) -> Vec<AllocatorOperation> {
+        let slab = |random: &mut SmallRng| AllocatorOperation::Replace {
+            slot: random.random_range(1..SLOTS),
+            tail_bytes: random.random_range(28_000..32_000),
+            number: random.random(),
+        };
+        // The first operation has number 1.
+        let operation = |index: usize| match (index + 1) / PHASE % 4 {
+            1 => slab(&mut *random),
+            2 => AllocatorOperation::Free { slot: index % PHASE + 1 },
+            _ => Self::run_operation(&mut *random),
+        };
+        (0..count).map(operation).collect()
     }
 }
 
@@ -114,7 +169,7 @@ impl Subject for AllocatorSubject {
     }
 
     fn pool_bytes(&self) -> usize {
-        POOL_BYTES
+        self.created_bytes.max(POOL_BYTES)
     }
 
     fn created_bytes(&self) -> usize {
@@ -125,13 +180,38 @@ impl Subject for AllocatorSubject {
         self.prior_contents
     }
 
+    fn prior_range(&self) -> Range<usize> {
+        let table = FIRST_TABLE_CHUNKS..FIRST_TABLE_CHUNKS + SECOND_TABLE_CHUNKS;
+        match self.draws {
+            Draws::RunsInSecondTable => table.start * EXTENT_BYTES..table.end * EXTENT_BYTES,
+            _ => 0..self.created_bytes,
+        }
+    }
+
+    fn first_operation(&self) -> usize {
+        // It takes much memory, and some seconds.
+        if self.draws == Draws::RunsInSecondTable { 2 } else { 0 }
+    }
+
+    fn kills(&self) -> Kills {
+        if self.draws == Draws::All { Kills::WrittenBack } else { Kills::Untried }
+    }
+
     fn operations(&self, count: usize, seed: u64) -> Vec<AllocatorOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
+        match self.draws {
+            Draws::All => {}
+            Draws::Runs => return Self::run_operations(count, &mut random),
+            Draws::RunsInSecondTable => {
+                let chunks = FIRST_TABLE_CHUNKS - CHUNKS_BEFORE;
+                let tail_bytes = chunks * EXTENT_BYTES - 100;
+                let first = AllocatorOperation::Replace { slot: 0, tail_bytes, number: 0 };
+                let drawn = (1..count).map(|_| Self::run_operation(&mut random));
+                return std::iter::once(first).chain(drawn).collect();
+            }
+        }
         (0..count)
             .map(|_| {
-                if self.runs {
-                    return Self::run_operation(&mut random);
-                }
                 let slot = random.random_range(0..SLOTS);
                 match random.random_range(0..10) {
                     0..=2 => AllocatorOperation::Free { slot },
@@ -164,11 +244,12 @@ impl Subject for AllocatorSubject {
     ) -> Vec<AllocatorOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut probes: Vec<_> = interrupted.cloned().into_iter().collect();
+        if self.draws != Draws::All {
+            // What reclaiming has made free is divided otherwise, and freed again.
+            probes.extend((0..RUN_PROBES).map(|_| Self::short_run_operation(&mut random)));
+            return probes;
+        }
         for _ in 0..3 {
-            if self.runs {
-                probes.push(Self::run_operation(&mut random));
-                continue;
-            }
             let slot = random.random_range(0..SLOTS);
             let tail_bytes = [100, 4000, 20_000, 70_000][random.random_range(0..4)];
             probes.push(AllocatorOperation::Replace { slot, tail_bytes, number: random.random() });
@@ -208,7 +289,7 @@ impl Subject for AllocatorSubject {
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains("pmem/src/allocator") || file.contains("pmem/src/pool")
+        file.contains("pmem/src/allocator") || file.contains("pmem/src/pool/")
     }
 }
 

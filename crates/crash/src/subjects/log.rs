@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use lapis_blocks::log::{Layout, Log, LogError, Position};
 use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Pool};
+use lapis_pmem::{AuditReport, EXTENT_BYTES, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::log_state::{LogState, digest, payload};
 use crate::storage::Storage;
-use crate::subject::{Live, Subject, text};
+use crate::subject::{Kills, Live, Subject, text};
 
 const ROOT: &str = "log";
+
+/// One operation in so many appends an entry of more than a chunk to a log that grows.
+const LARGE_ENTRY_EVERY: usize = 250;
 
 /// An operation on a log.
 #[derive(Clone, Debug)]
@@ -68,9 +71,13 @@ impl<L: Log<Modelled>> LogSubject<L> {
             bytes: random.random_range(bytes),
             number: random.random(),
         };
-        let operation = |_| match random.random_range(0..24) {
+        let operation = |index: usize| match random.random_range(0..24) {
+            // More than a chunk, which is a block of its own size.
+            _ if index % LARGE_ENTRY_EVERY == LARGE_ENTRY_EVERY / 2 => {
+                append(&mut random, EXTENT_BYTES..EXTENT_BYTES + 4000)
+            }
             0..=2 => LogOperation::KeepNewest(random.random_range(0..3)),
-            3 => append(&mut random, 3000..6000),
+            3 => append(&mut random, 3000..12_000),
             4..=8 => append(&mut random, 1..60),
             _ => append(&mut random, 60..1200),
         };
@@ -178,8 +185,8 @@ impl<L: Log<Modelled> + 'static> Subject for LogSubject<L> {
         if L::GROWS { 0x5A } else { 0xA5 }
     }
 
-    fn outlives_kills(&self) -> bool {
-        L::GROWS
+    fn kills(&self) -> Kills {
+        if L::GROWS { Kills::Outlived } else { Kills::Untried }
     }
 
     fn operations(&self, count: usize, seed: u64) -> Vec<LogOperation> {

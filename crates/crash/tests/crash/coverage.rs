@@ -52,15 +52,8 @@ fn not_come_to(structure: Structure) -> &'static [&'static str] {
         "page-mulog" => {
             &["a page is copied", "a torn page is given up", "an outdated copy goes with its page"]
         }
-        // These do happen to them, and not in runs of this length: it takes keys in order and more of them, a
-        // pool of 480 MiB, more frees than these, and the death of a process that leaves the machine running.
+        // These do happen to it, and not in runs of this length: it takes keys in order and more of them.
         "fast-fair" => &["a bare inner node leaves", "a new leaf behind a full one"],
-        "allocator" => &[
-            "a further segment of the chunk table",
-            "an empty slab is freed",
-            "blocks of slabs that were not read yet are freed",
-            "what a process that died has stored is written back",
-        ],
         _ => &[],
     }
 }

@@ -122,6 +122,10 @@ impl Domain for Modelled {
         }
     }
 
+    fn boot(&self) -> Option<u128> {
+        self.machine.same_boot.load(Ordering::Relaxed).then_some(0)
+    }
+
     #[track_caller]
     fn lock_released(&self, lock: &PCell<u64>) {
         if self.machine.optimisations.has(Optimisation::EarlyEviction) {

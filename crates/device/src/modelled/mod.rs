@@ -77,6 +77,8 @@ struct Machine {
     watch: Option<ReadWatch>,
     interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
+    /// Whether the caches hold what a process that died has stored.
+    same_boot: AtomicBool,
     /// How often what happened that structures tell of.
     happened: Mutex<BTreeMap<&'static str, StructuralEvent>>,
     state: OwnerLock<State>,
@@ -112,6 +114,7 @@ impl Modelled {
                 watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
                 interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
+                same_boot: AtomicBool::new(false),
                 happened: Mutex::default(),
                 state: OwnerLock::new(State {
                     base,
@@ -127,6 +130,12 @@ impl Modelled {
                 }),
             }),
         }
+    }
+
+    /// Says whether pools are opened on the boot of the machine on which the process before died, so that they
+    /// write back what it has stored.
+    pub fn set_same_boot(&self, is_same: bool) {
+        self.machine.same_boot.store(is_same, Ordering::Relaxed);
     }
 
     /// Notes something in the trace.

@@ -4,7 +4,7 @@ use crate::mutants;
 
 mutants! {
     /// The mutants of the allocator, and operations in which all show.
-    CATALOGUE: 120 operations;
+    CATALOGUE: 250 operations;
 
     /// A large block that was allocated before a crash and never linked is not found free again.
     LEAK_ON_CRASH = "allocator/leak-on-crash" =>
@@ -36,4 +36,22 @@ mutants! {
     // A4.
     STALE_BITMAPS_BELIEVED = "allocator/stale-bitmaps-believed" =>
         at("pmem/src/pool/open.rs, open");
+
+    /// What a process that died has stored, and has not made durable, is not written back when the pool is opened.
+    // H6.
+    NOT_WRITTEN_BACK = "allocator/not-written-back" =>
+        at("pmem/src/pool/open.rs, open")
+        .in_runs(&["allocator:file"]);
+
+    /// The table of a further segment of chunks is not zeroed: what a device held there is taken for descriptors.
+    // A2.
+    TABLE_NOT_ZEROED = "allocator/table-not-zeroed" =>
+        at("pmem/src/allocator/chunks.rs, take_fresh")
+        .in_runs(&["allocator:two-tables"]);
+
+    /// Blocks that were freed before their slab was read are not taken out of its bitmap at a clean shutdown.
+    // A4.
+    FREES_OF_UNREAD_SLABS_FORGOTTEN = "allocator/frees-of-unread-slabs-forgotten" =>
+        at("pmem/src/allocator/mod.rs, save")
+        .in_runs(&["allocator:runs"]);
 }

@@ -191,6 +191,7 @@ impl<D: Domain> Pool<D> {
             domain.happens("what a process that died has stored is written back");
             tracing::info!("writing back what a process that died has stored");
             let touched = (high_water as usize * EXTENT_BYTES).min(region.mapped_bytes());
+            let _mutant = domain.omitting(mutants::NOT_WRITTEN_BACK);
             // SAFETY: mapped.
             unsafe { domain.flush_range(region.base(), touched) };
             domain.fence();
