@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::case::Case;
 use super::machines::{Found, Machines, Tally, Wanted};
 use super::options::{ConcurrentOptions, Selection, policy_of, replay_command};
+use super::pairs::FlushPairs;
 use super::report::{ConcurrentReport, ConcurrentViolation};
 use super::shrink::shrink;
 use super::subject::ConcurrentSubject;
@@ -149,6 +150,7 @@ fn try_schedule(
     let own = ran.passed.iter().filter(|point| owns(point.file));
     report.coverage.pass_run(own.copied(), &ran.events);
     report.interrupted.extend(interrupted(&ran.trace).filter(|point| owns(point.file)));
+    report.flush_pairs.add(FlushPairs::of(&ran.trace, owns));
     report.persist_points.extend(ran.passed);
     if let Some(violation) = violation {
         let violation = describe(machines, violation, &ran.run);

@@ -18,6 +18,7 @@ mod history;
 mod linearizability;
 mod machines;
 mod options;
+mod pairs;
 mod report;
 mod rule;
 mod shrink;
@@ -34,7 +35,7 @@ pub use linearizability::{MapAction, MapKey, Specification, TooManyCalls, is_lin
 pub use options::{ConcurrentOptions, ConcurrentReplay};
 pub use report::{ConcurrentReport, ConcurrentViolation};
 pub use rule::BrokenRule;
-pub(crate) use structure::PLANNED_WORKERS;
+pub use structure::PLANNED_WORKERS;
 pub use structure::explore_structure_concurrently;
 pub use subject::{ConcurrentSubject, Offence, Plan, Stop};
 pub use whole::judge_whole;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use lapis_device::PersistPoint;
 
+use super::pairs::FlushPairs;
 use super::rule::BrokenRule;
 use crate::coverage::Coverage;
 use crate::report::Shrunk;
@@ -49,6 +50,9 @@ pub struct ConcurrentReport {
     /// been stored. What the others make of what is visible and not durable is tried with these alone.
     #[serde(serialize_with = "names")]
     pub interrupted: BTreeSet<PersistPoint>,
+    /// Flushes of one line by two workers, of which the second never came between a store and the first.
+    #[serde(rename = "never_interleaved")]
+    pub(crate) flush_pairs: FlushPairs,
 }
 
 fn names<S: serde::Serializer>(
@@ -63,6 +67,17 @@ impl ConcurrentReport {
     pub fn never_interrupted(&self) -> impl Iterator<Item = PersistPoint> {
         let passed = self.coverage.points_in_runs();
         passed.filter(|point| !self.interrupted.contains(point))
+    }
+
+    /// How many pairs of flushes of one line by two workers there were, and of how many the second came between a
+    /// store and the first.
+    pub fn flush_pairs(&self) -> (usize, usize) {
+        self.flush_pairs.counts()
+    }
+
+    /// The others of these pairs.
+    pub fn never_interleaved(&self) -> impl Iterator<Item = (PersistPoint, PersistPoint)> {
+        self.flush_pairs.never_interleaved()
     }
 }
 

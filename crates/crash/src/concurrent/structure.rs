@@ -20,7 +20,7 @@ use crate::subjects::{KeySpace, SPITFIRE};
 const KEYS: u64 = 64;
 
 /// Workers of each history that is made for one error.
-pub(crate) const PLANNED_WORKERS: usize = 2;
+pub const PLANNED_WORKERS: usize = 2;
 
 /// Explores a structure with several workers: for an index, with both kinds of keys. `only`
 /// restricts it to the subject of that name.
@@ -152,6 +152,7 @@ impl Explorer<'_> {
         total.persist_points.extend(report.persist_points);
         total.coverage.add(report.coverage);
         total.interrupted.extend(report.interrupted);
+        total.flush_pairs.add(report.flush_pairs);
         Ok(())
     }
 }

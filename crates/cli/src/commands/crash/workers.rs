@@ -165,6 +165,9 @@ fn shrunk(report: &ConcurrentReport) -> impl Iterator<Item = &Shrunk> {
 /// Histories in which every flush and fence is passed that has a name.
 const PASSING_SCHEDULES: u64 = 100;
 
+/// Of the pairs that were never interleaved: there are many, most of which locks keep apart.
+const PAIRS_PRINTED: usize = 10;
+
 /// Crash points of a history of the default length, in a rough mean over the structures.
 const CRASH_POINTS_PER_SCHEDULE: u64 = 25;
 
@@ -202,6 +205,19 @@ fn print(report: &ConcurrentReport, output: &mut Output) -> Result<Verdict, Fail
         report.coverage.persist_points(),
         report.interrupted.len(),
     ))?;
+    let (met, interleaved) = report.flush_pairs();
+    output.line(format_args!(
+        "{} pairs of flushes of one line by two workers, {} with the one between a store and the other",
+        grouped(met as u64),
+        grouped(interleaved as u64),
+    ))?;
+    for (flush, other) in report.never_interleaved().take(PAIRS_PRINTED) {
+        output.line(format_args!("never between a store and {flush}: {other}"))?;
+    }
+    if met - interleaved > PAIRS_PRINTED {
+        let more = met - interleaved - PAIRS_PRINTED;
+        output.line(format_args!("and {} more, which --json lists", grouped(more as u64)))?;
+    }
     for violation in &report.violations {
         output.line(format_args!(
             "! {}, {}: {}\n  again: {}",
