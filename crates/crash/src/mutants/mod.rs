@@ -13,6 +13,8 @@ mod trial;
 
 pub use lapis_pmem::{MutantEntry, MutantList};
 
+pub use crate::concurrent::PLANNED_WORKERS;
+
 use crate::structure::Structure;
 
 pub use trial::{
@@ -30,6 +32,13 @@ pub fn catalogue() -> Vec<(Structure, MutantEntry)> {
 /// nobody to see what it leaves undone. `lapis crash STRUCTURE --workers N --mutant NAME` commits one.
 pub fn concurrent_catalogue() -> Vec<(Structure, MutantEntry)> {
     entries(true)
+}
+
+/// Those of [`catalogue`] that have a history of several workers made for them.
+pub fn planned_catalogue() -> Vec<(Structure, MutantEntry)> {
+    let mut entries = catalogue();
+    entries.retain(|(_, entry)| trial::is_planned(entry));
+    entries
 }
 
 fn entries(takes_workers: bool) -> Vec<(Structure, MutantEntry)> {
@@ -66,8 +75,8 @@ mod tests {
     #[test]
     fn every_subject_that_an_entry_names_is_one_of_its_structure() {
         for (structure, entry) in catalogue() {
-            let known: Vec<_> =
-                structure.subjects().into_iter().chain(structure.histories()).collect();
+            let known =
+                [structure.subjects(), structure.long_runs(), structure.histories()].concat();
             assert!(entry.subjects.iter().all(|name| known.contains(name)), "{entry:?}");
         }
     }

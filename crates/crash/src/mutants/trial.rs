@@ -25,11 +25,12 @@ pub struct MutantBudget {
     pub samples: u32,
     /// [`ExploreOptions::crash_in_recovery_every`].
     pub crash_in_recovery_every: u64,
-    /// Histories of [`WORKERS`] workers, from seed 1 on; for a mutant, until it is killed. Twenty times
+    /// Histories of [`WORKERS`] workers, from seed 1 on; for a mutant, until it is killed. Sixty times
     /// as many for one that takes several workers to show.
     pub schedules: u64,
-    /// [`ExploreOptions::spread_images`] of a structure as it is.
-    pub unmutated_images: u64,
+    /// [`ExploreOptions::spread_images`] of a structure as it is. A mutant that such a run does not kill is explored once
+    /// more with all images.
+    pub spread_images: u64,
 }
 
 /// Workers of the histories that mutants are tried with besides the strategies.
@@ -47,8 +48,8 @@ impl Default for MutantBudget {
             exhaustive_limit: 64,
             samples: 16,
             crash_in_recovery_every: 256,
-            schedules: 60,
-            unmutated_images: 0,
+            schedules: 20,
+            spread_images: 1000,
         }
     }
 }
@@ -62,7 +63,7 @@ impl MutantBudget {
             samples: 8,
             crash_in_recovery_every: 1024,
             schedules: 0,
-            unmutated_images: 2000,
+            spread_images: 1000,
         }
     }
 }
@@ -200,6 +201,9 @@ impl Job {
         let (started, mut outcome) = (Instant::now(), Outcome::default());
         match self.strategy {
             Search::Strategy(strategy) => self.run_by(strategy, budget, &mut outcome),
+            Search::Workers(_) if self.entry.is_some_and(|entry| is_planned(&entry)) => {
+                self.run_planned(budget, &mut outcome);
+            }
             Search::Workers(workers) => {
                 let options = ConcurrentOptions {
                     workers,
@@ -215,47 +219,67 @@ impl Job {
         outcome
     }
 
-    /// Every seed and every subject in turn; ends at the first violation.
+    /// A few images all over the run of every seed and every subject, then all; ends at the first violation.
     fn run_by(&self, strategy: Strategy, budget: MutantBudget, outcome: &mut Outcome) {
+        self.run_spread(strategy, budget, budget.spread_images, outcome);
+        if self.entry.is_some() && outcome.violations.is_empty() {
+            self.run_spread(strategy, budget, 0, outcome);
+        }
+    }
+
+    fn run_spread(
+        &self,
+        strategy: Strategy,
+        budget: MutantBudget,
+        spread_images: u64,
+        outcome: &mut Outcome,
+    ) {
         let named = self.entry.map_or(&[][..], |entry| entry.subjects);
         let subjects = if named.is_empty() { self.structure.subjects() } else { named.to_vec() };
         let MutantBudget { exhaustive_limit, samples, crash_in_recovery_every, .. } = budget;
-        let unmutated_images = budget.unmutated_images;
         for seed in self.seeds.clone() {
             for subject in &subjects {
-                if is_history(subject) {
-                    // All schedules with one deviation from worker after worker.
-                    let options = ConcurrentOptions {
-                        workers: PLANNED_WORKERS,
-                        seed,
-                        most_deviations: Some(1),
-                        schedules: MOST_PLANNED_SCHEDULES,
-                        exhaustive_limit,
-                        samples,
-                        ..ConcurrentOptions::default()
-                    };
-                    self.run_with(Some(subject), options, outcome);
-                } else {
-                    let options = ExploreOptions {
-                        ops: self.structure.mutants().ops,
-                        seed,
-                        strategy,
-                        exhaustive_limit,
-                        samples,
-                        crash_in_recovery_every,
-                        // So that the images up to the first violation are the same everywhere.
-                        threads: 1,
-                        violation_limit: 1,
-                        stop: self.stop,
-                        mutant: self.entry.map(|entry| entry.mutant),
-                        spread_images: if self.entry.is_none() { unmutated_images } else { 0 },
-                        ..ExploreOptions::default()
-                    };
-                    let found = explore_structure(self.structure, Some(subject), &options, &|_| {});
-                    outcome.add(found.map(|report| {
-                        (report.images, report.violations.into_iter().next().map(|it| it.what))
-                    }));
+                let options = ExploreOptions {
+                    ops: self.structure.mutants().ops,
+                    seed,
+                    strategy,
+                    exhaustive_limit,
+                    samples,
+                    crash_in_recovery_every,
+                    // So that the images up to the first violation are the same everywhere.
+                    threads: 1,
+                    violation_limit: 1,
+                    stop: self.stop,
+                    mutant: self.entry.map(|entry| entry.mutant),
+                    spread_images,
+                    ..ExploreOptions::default()
+                };
+                let found = explore_structure(self.structure, Some(subject), &options, &|_| {});
+                outcome.add(found.map(|report| {
+                    (report.images, report.violations.into_iter().next().map(|it| it.what))
+                }));
+                if !outcome.violations.is_empty() {
+                    return;
                 }
+            }
+        }
+    }
+
+    /// The histories that are made for a mutant, on all schedules with one deviation from worker after worker.
+    fn run_planned(&self, budget: MutantBudget, outcome: &mut Outcome) {
+        let MutantBudget { exhaustive_limit, samples, .. } = budget;
+        for seed in self.seeds.clone() {
+            for history in self.entry.map_or(&[][..], |entry| entry.subjects) {
+                let options = ConcurrentOptions {
+                    workers: PLANNED_WORKERS,
+                    seed,
+                    most_deviations: Some(1),
+                    schedules: MOST_PLANNED_SCHEDULES,
+                    exhaustive_limit,
+                    samples,
+                    ..ConcurrentOptions::default()
+                };
+                self.run_with(Some(history), options, outcome);
                 if !outcome.violations.is_empty() {
                     return;
                 }
@@ -276,6 +300,11 @@ impl Job {
             }),
         );
     }
+}
+
+/// Whether there are histories of several workers that are made for it.
+pub(super) fn is_planned(entry: &MutantEntry) -> bool {
+    entry.subjects.iter().any(|name| is_history(name))
 }
 
 impl Outcome {
@@ -324,18 +353,20 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
     }
     for (structure, entry) in catalogue() {
         if trial.structures.contains(&structure) {
-            // A history that is made for the mutant has several workers already.
-            let planned = entry.subjects.iter().any(|name| is_history(name));
-            let workers = with_workers(structure).filter(|_| !planned);
-            let searches = strategies.iter().copied().chain(workers);
             let seeds = 1..=trial.budget.seeds;
+            if is_planned(&entry) {
+                let by = Search::Workers(PLANNED_WORKERS);
+                jobs.push(job(structure, by, Some(entry), seeds));
+                continue;
+            }
+            let searches = strategies.iter().copied().chain(with_workers(structure));
             jobs.extend(searches.map(|by| job(structure, by, Some(entry), seeds.clone())));
         }
     }
     for (structure, entry) in concurrent_catalogue() {
         if trial.structures.contains(&structure) {
             jobs.extend(with_workers(structure).map(|strategy| Job {
-                schedules: 20 * schedules,
+                schedules: 60 * schedules,
                 ..job(structure, strategy, Some(entry), 1..=1)
             }));
         }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lapis_crash::mutants::{
-    MutantReport, MutantTrial, Search, WORKERS, catalogue, concurrent_catalogue, markdown,
-    try_mutants,
+    MutantReport, MutantTrial, PLANNED_WORKERS, Search, WORKERS, catalogue, concurrent_catalogue,
+    markdown, try_mutants,
 };
 use lapis_crash::{Strategy, Structure};
 use lapis_lab::document::put_into_file;
@@ -115,8 +115,8 @@ fn print(report: &MutantReport, output: &mut Output) -> Result<(), Failure> {
             output.line(format_args!("! {} by {}: {violation}", row.structure, row.strategy))?;
         }
     }
-    let strategies = Strategy::ALL.map(Search::Strategy);
-    for strategy in strategies.into_iter().chain([Search::Workers(WORKERS)]) {
+    let strategies = Strategy::ALL.map(Search::Strategy).into_iter();
+    for strategy in strategies.chain([PLANNED_WORKERS, WORKERS].map(Search::Workers)) {
         let of_it = report.mutants.iter().filter(|row| row.strategy == strategy);
         let (killed, all) = (of_it.clone().filter(|row| row.killed).count(), of_it.count());
         if all == 0 {
