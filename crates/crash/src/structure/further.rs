@@ -20,9 +20,9 @@ const MOST_FRUITLESS: u32 = 4;
 /// Every other one has so many times the operations.
 const LONGER: usize = 4;
 
-/// [`explore_structure`], and then what it has missed. Operations of further seeds are run without crashes;
-/// where one passes a flush or fence, or leads to an event, that was never passed, the power is cut in that
-/// operation. After this come whole runs of further seeds until there are `least_images`. Ends with the first violation.
+/// [`explore_structure`], and then what it has missed. Operations of further seeds, and those of an index built with
+/// none or all of the amplification study's optimisations, are run without crashes; where one passes a flush or fence,
+/// or leads to an event, that was never passed, the power is cut in that operation. After this come whole runs of further seeds until there are `least_images`. Ends with the first violation.
 ///
 /// # Errors
 /// As for [`explore_structure`].
@@ -52,6 +52,15 @@ pub fn explore_further(
         fruitless = if total.coverage.missed() < missed { 0 } else { fruitless + 1 };
         if fruitless == MOST_FRUITLESS {
             break;
+        }
+    }
+    for optimisations in structure.sets_of_optimisations() {
+        let candidate = ExploreOptions { optimisations, ..options.clone() };
+        for subject in &subjects_of(structure, only, &candidate)? {
+            if total.violations.is_empty() && !total.stopped && total.coverage.missed() > 0 {
+                explore_what_is_missed(&**subject, &candidate, &mut total, progress)
+                    .map_err(failed(&**subject))?;
+            }
         }
     }
     let mut seed = options.seed.wrapping_add(CANDIDATES);

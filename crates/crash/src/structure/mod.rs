@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use lapis_blocks::{CellKind, LogKind, PageKind};
 use lapis_index::IndexKind;
-use lapis_pmem::MutantList;
+use lapis_pmem::{MutantList, Optimisations};
 
 use crate::concurrent::PLANNED_WORKERS;
 
@@ -178,6 +178,16 @@ impl Structure {
         match self {
             Self::Index(kind) => {
                 kind.declaration().exploration.histories.iter().map(|it| it.0).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// None and all of the amplification study's optimisations, if it can be built without them.
+    fn sets_of_optimisations(self) -> Vec<Optimisations> {
+        match self {
+            Self::Index(kind) if kind.declaration().optimisations != Optimisations::NONE => {
+                vec![Optimisations::NONE, kind.declaration().optimisations]
             }
             _ => Vec::new(),
         }

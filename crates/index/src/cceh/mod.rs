@@ -293,6 +293,8 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             // Segments are merged and the directory is halved.
             Run::drained("cceh:drained").filled(),
             Run { drains: true, ..Run::byte_strings("cceh:drained-bytes").of(80).filled() },
+            // One of the two first segments is about to be split.
+            Run::large("cceh:in-use", 2728).as_in_use(),
         ],
         histories: &[],
         persist_points: (300, 2),

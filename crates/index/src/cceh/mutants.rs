@@ -39,4 +39,10 @@ mutants! {
     /// A segment's lock that a crash has left locked stays locked.
     // I6.
     PERSISTED_LOCK = "cceh/persisted-lock" => at("index/src/cceh/mod.rs, open");
+
+    /// Of a new segment what lies behind its first KiB is written with ordinary stores, and not flushed.
+    // I2.
+    SEGMENT_FLUSHED_IN_PART = "cceh/segment-flushed-in-part" =>
+        at("index/src/cceh/segment.rs, build")
+        .in_runs(&["cceh:in-use"]);
 }

@@ -327,7 +327,14 @@ impl Image {
             bytes.extend_from_slice([word, value].map(u64::to_ne_bytes).as_flattened());
         }
         let _mutant = domain.omitting(mutants::UNFLUSHED_SEGMENT);
-        segment.write_tail_nontemporal(0, &bytes);
+        let written = match domain.commits(mutants::SEGMENT_FLUSHED_IN_PART) {
+            true => bytes.len().min(1024),
+            false => bytes.len(),
+        };
+        segment.write_tail_nontemporal(0, &bytes[..written]);
+        if written < bytes.len() {
+            segment.write_tail(written, &bytes[written..]);
+        }
         Ok(segment.flush_head())
     }
 }

@@ -56,4 +56,10 @@ mutants! {
     RELEASED_BEFORE_PERSIST = "fast-fair/released-before-persist" =>
         at("index/src/fast_fair/write.rs, write_locked")
         .among_workers();
+
+    /// Of a new node the first 256 bytes are flushed: all of it while nodes are as small as in most explorations.
+    // I1.
+    NODE_FLUSHED_IN_PART = "fast-fair/node-flushed-in-part" =>
+        at("index/src/fast_fair/write.rs, build")
+        .in_runs(&["fast-fair:in-use"]);
 }

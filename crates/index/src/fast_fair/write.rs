@@ -395,5 +395,7 @@ pub(super) fn build<'p, D: Domain>(
     fresh.write_tail(0, &tail[..node_bytes - HEADER_BYTES]);
     // The least key is the first of roots, of the first leaf among them.
     let _mutant = (low == 0).then(|| domain.omitting(mutants::UNFLUSHED_ROOT));
-    Ok(fresh.flush())
+    let in_part = domain.commits(mutants::NODE_FLUSHED_IN_PART);
+    let flushed = if in_part { node_bytes.min(256) } else { fresh.block_bytes() };
+    Ok(fresh.flush_first(flushed))
 }

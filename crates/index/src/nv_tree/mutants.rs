@@ -35,4 +35,10 @@ mutants! {
     UNFLUSHED_UNLINK = "nv-tree/unflushed-unlink" =>
         at("index/src/nv_tree/reorganise.rs, unlink")
         .in_runs(&["nv-tree:drained"]);
+
+    /// Of a new leaf the first eight records are flushed: all of them while leaves are as small as in most explorations.
+    // I1.
+    LEAF_FLUSHED_IN_PART = "nv-tree/leaf-flushed-in-part" =>
+        at("index/src/nv_tree/reorganise.rs, make_leaf")
+        .in_runs(&["nv-tree:in-use"]);
 }

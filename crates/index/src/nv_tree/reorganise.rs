@@ -40,7 +40,9 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         leaf.write_tail(0, &bytes);
         let _mutant = domain.omitting(mutants::SWAP_BEFORE_FLUSH);
         if let Some(written) = leaf_at(&self.pool, leaf.link(), records.len()) {
-            domain.flush(written.records);
+            let in_part = domain.commits(mutants::LEAF_FLUSHED_IN_PART);
+            let count = if in_part { written.records.len().min(8) } else { written.records.len() };
+            domain.flush(&written.records[..count]);
         }
         Ok(leaf.flush_head())
     }

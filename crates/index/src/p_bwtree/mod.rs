@@ -273,6 +273,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::byte_strings("p-bwtree:bytes"),
             // With inner nodes that are merged, and a tree and a mapping table that become small again.
             Run::drained("p-bwtree:drained").of(40).filled(),
+            Run::large("p-bwtree:in-use", 1200).as_in_use(),
         ],
         histories: &[],
         persist_points: (150, 2),
