@@ -1,5 +1,6 @@
 //! Where an exploration has been, in words; and `lapis crash --coverage`, of all structures.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Args;
@@ -103,15 +104,28 @@ fn missed(coverage: &Coverage) -> Vec<String> {
     coverage.missed_events().map(str::to_owned).chain(points).collect()
 }
 
+/// Events, and how many places in which files, since the places themselves change with each edit.
+fn by_file(coverage: &Coverage) -> String {
+    let mut files: BTreeMap<&str, usize> = BTreeMap::new();
+    for point in coverage.missed_points() {
+        *files.entry(point.file.trim_start_matches("crates/")).or_default() += 1;
+    }
+    let places = files.into_iter().map(|(file, count)| format!("{count} in {file}"));
+    coverage.missed_events().map(str::to_owned).chain(places).collect::<Vec<_>>().join(", ")
+}
+
 fn markdown(rows: &[Row]) -> String {
     let mut text = String::from(
         "| structure | flushes and fences passed | events happened | never |\n|---|---:|---:|---|\n",
     );
     for row in rows {
         let [points, events] = shares(&row.coverage);
-        let missed = missed(&row.coverage).join(", ");
+        let missed = by_file(&row.coverage);
         text.push_str(&format!("| {} | {points} | {events} | {missed} |\n", row.structure));
     }
+    let mut all = Coverage::default();
+    rows.iter().for_each(|row| all.add(row.coverage.clone()));
+    text.push_str(&format!("\nOf all of this no structure at all passes: {}.\n", by_file(&all)));
     text
 }
 
