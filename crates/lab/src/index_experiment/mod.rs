@@ -35,7 +35,7 @@ pub(crate) use sessions::{INITIAL_BYTES, room_bytes, wrong_answers};
 
 pub use contender::{Contender, OwnIndex};
 pub use findings::TRAFFIC_SECTION;
-pub use peers::{PEERS, PEERS_KEYS, PEERS_NOTE, Peer, PeerComparison, PeerRow, compare_with_peers};
+pub use peers::{Ours, PEERS, PEERS_NOTE, Peer, PeerComparison, compare_with_peers};
 
 /// What is done with the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,9 +1,8 @@
-//! Published implementations beside ours.
+//! Published implementations, and ours.
 //!
-//! Their figures were taken once, with the authors' own programs, at four million uniformly random
-//! keys; ours are taken when asked for. Different programs on different machines: see
-//! [`PEERS_NOTE`]. What ours does for a crash that a published one does not is said with each; so is
-//! where the two differ in design.
+//! Two tables that are not to be read across. The first is a comparison: published C and C++ and Lapis in
+//! turn, on one machine ([`PEERS_NOTE`]), with the Lapis of that day; it is quoted here, not measured. The second is measured when
+//! it is asked for: ours, on this machine. What sets a published implementation apart from ours is said with it.
 
 use std::fmt::Write;
 
@@ -16,137 +15,185 @@ use crate::experiment::{ExperimentError, Findings, Sides};
 use crate::keys::Distribution;
 use crate::progress::{OnProgress, Progress};
 
-/// How much the published figures say.
-pub const PEERS_NOTE: &str =
-    "one run each on a shared two-core 2.5 GHz machine, a scale and not a law";
+/// How the published implementations were measured.
+pub const PEERS_NOTE: &str = "Published code and Lapis in turn, measured elsewhere: two cores of a Sapphire Rapids at \
+     2.0 GHz with 105 MB of last-level cache, clwb and sfence, huge pages on both sides, 4 M random 8-byte keys, \
+     every answer checked, median of five runs with one thread and three with two, ±15 %. Lapis is of that day, and \
+     faster since; a dash: it did not have that structure, or was not run.";
 
-/// Keys at which the published figures were taken.
-pub const PEERS_KEYS: usize = 4_000_000;
+/// The sections of documents that the two tables belong in (module [`crate::document`]).
+const PUBLISHED_SECTION: &str = "lapis lab index --peers";
+const OURS_SECTION: &str = "lapis lab index --peers: ours";
 
-/// The section of a document that [`peers_table`] belongs in (module [`crate::document`]).
-const PEERS_SECTION: &str = "lapis lab index --peers";
-
-/// The section that [`peers_in_short`] belongs in.
-const PEERS_IN_SHORT_SECTION: &str = "lapis lab index --peers: in short";
-
-/// What a published implementation was measured to do.
+/// A published implementation, what it was measured to do, and what ours did in turn with it. Million operations per
+/// second, inserts and lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Peer {
     /// Our structure of the same design, or of the one that is nearest.
     pub index: IndexKind,
     /// Whose implementation, and which variant of it.
     pub source: &'static str,
-    /// Whether the hash table was given room for all keys.
-    pub presized: bool,
     /// Threads.
     pub threads: usize,
-    /// Million inserts per second; none if it was not run with so many threads.
-    pub insert_mops: Option<f64>,
-    /// Million lookups per second.
-    pub get_mops: Option<f64>,
-    /// What sets the two apart beyond the language: what ours does to survive a crash, or another
-    /// design. Empty if nothing is known.
+    /// What it did.
+    pub published_mops: [f64; 2],
+    /// What ours did.
+    pub lapis_mops: Option<[f64; 2]>,
+    /// The median of the ratios of runs in turn, ours to theirs.
+    pub ratio: Option<[f64; 2]>,
+    /// What sets the two apart beyond the language. Empty if nothing is known.
     pub difference: &'static str,
 }
 
-const FROM_MALLOC: &str = "published: nodes from malloc, freed as soon as they are replaced, so a \
-     crash loses or doubles them; ours: from a pool that a crash leaves whole, given back once their \
-     unlinking is durable and no reader has them";
-const WOART: &str = "published: as WORT, and a split writes the parent's reference and the node's path \
-     with no state in between that a crash may leave; ours survives that crash, at the price of \
-     checking the depth on the way";
-const FROM_NEW: &str = "published: nodes from the allocator of the process, which a crash forgets; \
-     ours: from a pool that a crash leaves whole";
-const FROM_PMDK: &str = "published: each leaf from PMDK's allocator, which logs; ours: from runs of 63 \
-     leaves, for a flush and a fence each run";
-const LB_TREE: &str = "another design, FPTree is ours that is nearest: it puts entries beside the header \
-     and so mostly flushes one line, FPTree two; published: leaves from a pointer that moves on, durable \
-     nowhere";
-const NB_TREE: &str = "another design, FPTree is ours that is nearest: made for caches that survive a \
-     crash; published: leaves from a pointer that moves on, durable nowhere";
-const DASH: &str = "another design, CCEH is ours that is nearest: fingerprints and stashes, so that segments \
-     are fuller when they are split";
-const LEVEL: &str = "taken on another machine, where CCEH (authors) gave 2.56 / 5.31; published: a movement that \
-     a crash may leave as two entries; ours: opening ends it";
+const FROM_MALLOC: &str = "nodes from malloc, freed as soon as they are replaced, so a crash loses or doubles them; ours: from \
+     a pool that a crash leaves whole, given back once their unlinking is durable and no reader has them";
+const WOART: &str = "as WORT, and a split writes the parent's reference and the node's path with no state in between that \
+     a crash may leave; ours survives that crash, at the price of checking the depth on the way";
+const FROM_NEW: &str = "nodes from the allocator of the process, which a crash forgets; ours: from a pool that a crash \
+     leaves whole";
+const FROM_PMDK: &str = "each leaf from PMDK's allocator, which logs; ours: from runs of leaves, for a flush and a fence \
+     each run";
+const LB_TREE: &str = "another design: entries beside the header, so that most inserts flush one line, FPTree's two. Its \
+     transactions did nothing, which favours it";
+const NB_TREE: &str = "another design, made for caches that survive a crash: it flushes the entry, and never the copies of a split";
+const LEVEL: &str = "a movement that a crash may leave as two entries; ours: opening ends it";
 
-const HOT: &str = "taken on another machine, where our ART+CoW gave 1.11 / 3.83; published: nodes from the allocator \
-     of the process, which a crash forgets; ours: from a pool that a crash leaves whole";
-
-/// The published figures, and a row without where ours can be run and theirs was not.
-pub const PEERS: [Peer; 25] = [
-    peer(IndexKind::Wort, "WORT (authors)", 1, 1.01, 1.99, FROM_MALLOC),
-    nobody(IndexKind::Wort, "WORT (authors)", 2),
-    peer(IndexKind::FastFair, "FAST & FAIR (authors, single-threaded)", 1, 0.76, 1.97, ""),
-    peer(IndexKind::FastFair, "FAST & FAIR (authors, concurrent)", 1, 0.64, 1.48, ""),
-    peer(IndexKind::FastFair, "FAST & FAIR (authors, concurrent)", 2, 1.32, 3.48, ""),
-    peer(IndexKind::PClht, "P-CLHT (RECIPE), growing", 1, 1.53, 10.7, ""),
-    presized(peer(IndexKind::PClht, "P-CLHT (RECIPE), pre-sized", 1, 1.99, 7.5, "")),
-    peer(IndexKind::PClht, "P-CLHT (RECIPE), growing", 2, 2.42, 14.0, ""),
-    presized(peer(IndexKind::PClht, "P-CLHT (RECIPE), pre-sized", 2, 3.75, 13.7, "")),
-    peer(IndexKind::Cceh, "CCEH (authors)", 1, 1.70, 4.90, ""),
-    peer(IndexKind::Cceh, "Dash-EH (authors)", 1, 1.54, 3.45, DASH),
-    peer(IndexKind::LevelHash, "Level hashing (authors)", 1, 0.99, 3.04, LEVEL),
-    peer(IndexKind::Woart, "WOART (authors)", 1, 1.07, 2.58, WOART),
-    nobody(IndexKind::Woart, "WOART (authors)", 2),
-    peer(IndexKind::PArt, "P-ART (RECIPE)", 1, 1.06, 1.40, FROM_NEW),
-    peer(IndexKind::PArt, "P-ART (RECIPE)", 2, 1.92, 2.75, FROM_NEW),
-    peer(IndexKind::PHot, "P-HOT (RECIPE)", 1, 0.51, 1.30, HOT),
-    peer(IndexKind::PMasstree, "P-Masstree (RECIPE)", 1, 0.65, 1.04, HOT),
-    peer(IndexKind::PBwTree, "P-BwTree (RECIPE)", 1, 0.47, 0.68, ""),
-    peer(IndexKind::FpTree, "FPTree (public reimplementation)", 1, 0.54, 1.09, FROM_PMDK),
-    peer(IndexKind::FpTree, "FPTree (public reimplementation)", 2, 1.11, 2.22, FROM_PMDK),
-    peer(IndexKind::FpTree, "LB+-Tree (authors)", 1, 1.27, 1.57, LB_TREE),
-    peer(IndexKind::FpTree, "LB+-Tree (authors)", 2, 2.50, 3.38, LB_TREE),
-    peer(IndexKind::FpTree, "NBTree (authors), flushing", 1, 1.08, 1.59, NB_TREE),
-    peer(IndexKind::FpTree, "NBTree (authors), flushing", 2, 2.34, 3.12, NB_TREE),
-];
+/// The comparison.
+pub const PEERS: [Peer; 22] = {
+    use IndexKind::*;
+    [
+        peer(Wort, "WORT (authors)", 1, [1.08, 2.77], [0.90, 1.71], [0.98, 0.62], FROM_MALLOC),
+        peer(Woart, "WOART (authors)", 1, [0.79, 3.08], [1.02, 2.65], [1.36, 0.95], WOART),
+        peer(
+            FastFair,
+            "FAST & FAIR (authors, single-threaded)",
+            1,
+            [1.07, 1.34],
+            [0.67, 1.46],
+            [0.65, 1.02],
+            "",
+        ),
+        peer(
+            FastFair,
+            "FAST & FAIR (authors, concurrent)",
+            1,
+            [0.71, 1.37],
+            [0.67, 1.47],
+            [0.95, 1.10],
+            "",
+        ),
+        peer(
+            FastFair,
+            "FAST & FAIR (authors, concurrent)",
+            2,
+            [1.39, 3.17],
+            [1.39, 3.18],
+            [0.96, 0.95],
+            "",
+        ),
+        peer(PClht, "P-CLHT (RECIPE), growing", 1, [1.30, 16.8], [2.25, 9.1], [1.79, 0.55], ""),
+        peer(PClht, "P-CLHT (RECIPE), pre-sized", 1, [1.55, 25.1], [3.22, 11.9], [2.08, 0.38], ""),
+        peer(PClht, "P-CLHT (RECIPE), growing", 2, [2.38, 34.4], [3.58, 19.7], [1.49, 0.56], ""),
+        peer(PClht, "P-CLHT (RECIPE), pre-sized", 2, [3.01, 47.4], [6.51, 19.9], [2.16, 0.42], ""),
+        peer(ArtCow, "P-ART (RECIPE)", 1, [0.80, 3.43], [1.11, 3.83], [1.39, 1.15], FROM_NEW),
+        peer(ArtCow, "P-ART (RECIPE)", 2, [1.31, 4.93], [1.47, 5.46], [1.12, 1.11], FROM_NEW),
+        peer(
+            FpTree,
+            "FPTree (public reimplementation)",
+            1,
+            [0.76, 1.10],
+            [1.37, 1.59],
+            [1.68, 1.43],
+            FROM_PMDK,
+        ),
+        peer(
+            FpTree,
+            "FPTree (public reimplementation)",
+            2,
+            [1.11, 2.13],
+            [2.57, 3.78],
+            [2.04, 1.50],
+            FROM_PMDK,
+        ),
+        peer(FpTree, "LB+-Tree (authors)", 1, [1.66, 2.16], [1.40, 1.66], [0.74, 0.73], LB_TREE),
+        peer(
+            NvTree,
+            "NBTree (authors), flushing",
+            1,
+            [1.47, 2.35],
+            [0.79, 1.49],
+            [0.54, 0.62],
+            NB_TREE,
+        ),
+        peer(
+            NvTree,
+            "NBTree (authors), flushing",
+            2,
+            [2.89, 4.21],
+            [1.39, 3.07],
+            [0.48, 0.72],
+            NB_TREE,
+        ),
+        alone(PArt, "P-ART (RECIPE)", [0.80, 3.43], FROM_NEW),
+        alone(PHot, "P-HOT (RECIPE)", [0.51, 1.30], FROM_NEW),
+        alone(PMasstree, "P-Masstree (RECIPE)", [0.65, 1.04], FROM_NEW),
+        alone(PBwTree, "P-BwTree (RECIPE)", [0.47, 0.68], FROM_NEW),
+        alone(LevelHash, "Level hashing (authors)", [0.99, 3.04], LEVEL),
+        alone(Cceh, "CCEH (authors)", [2.56, 5.31], ""),
+    ]
+};
 
 const fn peer(
     index: IndexKind,
     source: &'static str,
     threads: usize,
-    insert_mops: f64,
-    get_mops: f64,
+    published_mops: [f64; 2],
+    lapis_mops: [f64; 2],
+    ratio: [f64; 2],
     difference: &'static str,
 ) -> Peer {
-    let (insert_mops, get_mops) = (Some(insert_mops), Some(get_mops));
-    Peer { index, source, presized: false, threads, insert_mops, get_mops, difference }
+    let (lapis_mops, ratio) = (Some(lapis_mops), Some(ratio));
+    Peer { index, source, threads, published_mops, lapis_mops, ratio, difference }
 }
 
-/// A number of threads with which the published one was not run.
-const fn nobody(index: IndexKind, source: &'static str, threads: usize) -> Peer {
-    let (insert_mops, get_mops) = (None, None);
-    Peer { index, source, presized: false, threads, insert_mops, get_mops, difference: "" }
+/// One that was measured with one thread, when Lapis did not have that structure.
+const fn alone(
+    index: IndexKind,
+    source: &'static str,
+    published_mops: [f64; 2],
+    difference: &'static str,
+) -> Peer {
+    Peer { index, source, threads: 1, published_mops, lapis_mops: None, ratio: None, difference }
 }
 
-const fn presized(peer: Peer) -> Peer {
-    Peer { presized: true, ..peer }
-}
-
-/// A published implementation and ours.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PeerRow {
-    /// The published one.
-    pub peer: Peer,
-    /// Million inserts per second of ours, measured here.
-    pub insert_mops: f64,
-    /// Million lookups per second of ours, measured here.
-    pub get_mops: f64,
+/// One of our indexes, measured here.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ours {
+    /// Which.
+    pub index: IndexKind,
+    /// Threads.
+    pub threads: usize,
+    /// Whether it was given room for all keys.
+    pub presized: bool,
+    /// Million inserts and lookups per second.
+    pub mops: [f64; 2],
 }
 
 /// What `lab index --peers` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PeerComparison {
-    /// How much the published figures say: [`PEERS_NOTE`].
+    /// How the published ones were measured: [`PEERS_NOTE`].
     pub note: &'static str,
-    /// Keys loaded.
+    /// [`PEERS`].
+    pub rows: Vec<Peer>,
+    /// Keys with which ours were loaded here.
     pub keys: usize,
-    /// One row for each published figure.
-    pub rows: Vec<PeerRow>,
+    /// Ours, measured here.
+    pub ours: Vec<Ours>,
 }
 
-/// Loads our indexes with `keys` uniformly random keys ([`PEERS_KEYS`] compares like with like),
-/// looks as many up, and puts the speed beside the published one.
+/// Loads our indexes with `keys` uniformly random keys and looks as many up, by one thread and by two, beside what
+/// is known of the published ones.
 ///
 /// # Errors
 /// [`ExperimentError`].
@@ -155,109 +202,103 @@ pub fn compare_with_peers(
     seed: u64,
     progress: OnProgress<'_>,
 ) -> Result<PeerComparison, ExperimentError> {
-    let mut rows: Vec<PeerRow> = Vec::new();
-    let total = PEERS.len() as u64;
-    for (done, peer) in (1..).zip(PEERS) {
-        let same = |row: &&PeerRow| {
-            (row.peer.index, row.peer.presized, row.peer.threads)
-                == (peer.index, peer.presized, peer.threads)
-        };
-        let (insert_mops, get_mops) = match rows.iter().find(same) {
-            Some(row) => (row.insert_mops, row.get_mops),
-            None => ours(peer, keys, seed)?,
-        };
-        rows.push(PeerRow { peer, insert_mops, get_mops });
+    let each_way = IndexKind::ALL.iter().flat_map(|&index| {
+        let ways = [(1, false), (2, false), (1, true), (2, true)];
+        ways.into_iter()
+            .filter(move |&(_, presized)| !(presized && index.is_ordered()))
+            .map(move |(threads, presized)| Ours { index, threads, presized, mops: [0.0; 2] })
+    });
+    let mut ours: Vec<Ours> = each_way.collect();
+    let total = ours.len() as u64;
+    for (done, row) in (1..).zip(&mut ours) {
+        row.mops = measure(row, keys, seed)?;
         progress(Progress { done, total });
     }
-    Ok(PeerComparison { note: PEERS_NOTE, keys, rows })
+    Ok(PeerComparison { note: PEERS_NOTE, rows: PEERS.to_vec(), keys, ours })
 }
 
-fn ours(peer: Peer, keys: usize, seed: u64) -> Result<(f64, f64), ExperimentError> {
+fn measure(case: &Ours, keys: usize, seed: u64) -> Result<[f64; 2], ExperimentError> {
+    let operations = [Operation::Load, Operation::Get];
     let options = Options {
-        indexes: vec![peer.index],
-        operations: vec![Operation::Load, Operation::Get],
+        indexes: vec![case.index],
+        operations: operations.to_vec(),
         distributions: vec![Distribution::Uniform],
         keys,
         repetitions: keys,
         each_key_once: true,
-        threads: peer.threads,
-        presized: peer.presized,
+        threads: case.threads,
+        presized: case.presized,
         sides: Sides::measured_only(),
         seed,
         ..Options::default()
     };
     let results = run(&options, &|_| ())?;
-    let mops = |operation| {
+    Ok(operations.map(|operation| {
         let row = results.rows.iter().find(|row| row.case.operation == operation);
         row.and_then(|row| row.measured).map_or(0.0, |measured| measured.mops)
-    };
-    Ok((mops(Operation::Load), mops(Operation::Get)))
+    }))
+}
+
+/// Inserts and lookups, or a dash.
+fn pair(pair: Option<[f64; 2]>) -> String {
+    pair.map_or_else(|| decimals(None, 2), |[insert, get]| format!("{insert:.2} / {get:.2}"))
 }
 
 impl Findings for PeerComparison {
     fn tables(&self) -> Vec<Table> {
-        let headings = "published | ours | threads | insert / search | ours | ours to published";
-        let mut table = Table::new(2, headings);
-        for PeerRow { peer, insert_mops, get_mops } in &self.rows {
-            let published = peer.insert_mops.zip(peer.get_mops);
-            let pair = |pair: Option<(f64, f64)>, places| match pair {
-                Some((insert, get)) => format!("{insert:.places$} / {get:.places$}"),
-                None => decimals(None, places),
-            };
-            table.push([
+        let headings = "published | Lapis | threads | published, insert / search | Lapis | ratio";
+        let mut published = Table::new(2, headings);
+        for peer in &self.rows {
+            published.push([
                 peer.source.to_owned(),
                 format!("`{}`", peer.index),
                 peer.threads.to_string(),
-                pair(published, 2),
-                pair(Some((*insert_mops, *get_mops)), 2),
-                pair(published.map(|(insert, get)| (insert_mops / insert, get_mops / get)), 1),
+                pair(Some(peer.published_mops)),
+                pair(peer.lapis_mops),
+                pair(peer.ratio),
             ]);
         }
-        vec![table]
+        let mut ours = Table::new(1, "Lapis | threads | insert / search | pre-sized");
+        for row in self.ours.iter().filter(|row| !row.presized) {
+            let same = |other: &&Ours| {
+                other.presized && (other.index, other.threads) == (row.index, row.threads)
+            };
+            ours.push([
+                format!("`{}`", row.index),
+                row.threads.to_string(),
+                pair(Some(row.mops)),
+                pair(self.ours.iter().find(same).map(|row| row.mops)),
+            ]);
+        }
+        vec![published, ours]
     }
 
     fn notes(&self) -> Vec<String> {
-        let note = format!(
-            "Published: {}, at {PEERS_KEYS} keys. Ours: measured here at {} keys, real flushes. Millions \
-             of uniformly random 8-byte keys per second, insert / search.",
-            self.note, self.keys
+        let here = format!(
+            "Lapis, measured here with {} uniformly random 8-byte keys, real flushes. Million operations per second.",
+            self.keys
         );
-        vec![note, peer_differences()]
+        vec![format!("{} Million operations per second.", self.note), differences(), here]
     }
 
-    /// The table and what sets the published ones apart; and the table in short.
     fn sections(&self) -> Vec<(String, String)> {
-        let [table] = &self.tables()[..] else { return Vec::new() };
-        let [note, differences] = &self.notes()[..] else { return Vec::new() };
-        let text = format!("{note}\n\n{}\n{differences}", table.markdown());
+        let ([published, ours], [note, differences, here]) =
+            (&self.tables()[..], &self.notes()[..])
+        else {
+            return Vec::new();
+        };
         vec![
-            (PEERS_SECTION.to_owned(), text),
-            (PEERS_IN_SHORT_SECTION.to_owned(), self.in_short().markdown()),
+            (
+                PUBLISHED_SECTION.to_owned(),
+                format!("{note}\n\n{}\n{differences}", published.markdown()),
+            ),
+            (OURS_SECTION.to_owned(), format!("{here}\n\n{}", ours.markdown())),
         ]
     }
 }
 
-impl PeerComparison {
-    /// The table for a reader in a hurry: those of the same design that were run, and ours.
-    fn in_short(&self) -> Table {
-        let mut table = Table::new(1, "published | threads | published | Lapis");
-        for PeerRow { peer, insert_mops, get_mops } in &self.rows {
-            let (Some(insert), Some(get)) = (peer.insert_mops, peer.get_mops) else { continue };
-            if ![LB_TREE, NB_TREE, DASH].contains(&peer.difference) {
-                table.push([
-                    peer.source.to_owned(),
-                    peer.threads.to_string(),
-                    format!("{insert:.2} / {get:.2}"),
-                    format!("`{}` {insert_mops:.2} / {get_mops:.2}", peer.index),
-                ]);
-            }
-        }
-        table
-    }
-}
-
 /// What sets the published implementations apart from ours, as a list: each once.
-fn peer_differences() -> String {
+fn differences() -> String {
     let mut text = String::new();
     let mut said: Vec<&str> = Vec::new();
     for peer in PEERS.iter().filter(|peer| !peer.difference.is_empty()) {
@@ -273,30 +314,37 @@ fn peer_differences() -> String {
 mod tests {
     use super::*;
 
-    /// With figures of ours that nobody measured.
     fn sections() -> [String; 2] {
-        let rows = PEERS.map(|peer| PeerRow { peer, insert_mops: 2.54, get_mops: 3.18 }).to_vec();
-        let comparison = PeerComparison { note: PEERS_NOTE, keys: 4000, rows };
+        let ours = [false, true].map(|presized| Ours {
+            index: IndexKind::Cceh,
+            threads: 2,
+            presized,
+            mops: if presized { [3.0, 4.0] } else { [1.0, 2.0] },
+        });
+        let comparison = PeerComparison {
+            note: PEERS_NOTE,
+            rows: PEERS.to_vec(),
+            keys: 4000,
+            ours: ours.to_vec(),
+        };
         let sections = comparison.sections();
         [0, 1].map(|at| sections[at].1.clone())
     }
 
     #[test]
-    fn the_table_has_a_row_for_each_and_says_what_sets_them_apart() {
+    fn published_code_stands_beside_what_was_measured_in_turn_with_it() {
         let [text, _] = sections();
         assert_eq!(text.lines().filter(|line| line.starts_with("| ")).count(), 1 + PEERS.len());
-        assert!(text.contains(
-            "| LB+-Tree (authors) | `fptree` | 1 | 1.27 / 1.57 | 2.54 / 3.18 | 2.0 / 2.0 |"
-        ));
-        assert!(text.contains("| WORT (authors) | `wort` | 2 | – | 2.54 / 3.18 | – |"));
-        assert_eq!(text.matches("\n* ").count(), 10);
+        let line =
+            "| LB+-Tree (authors) | `fptree` | 1 | 1.66 / 2.16 | 1.40 / 1.66 | 0.74 / 0.73 |";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("| CCEH (authors) | `cceh` | 1 | 2.56 / 5.31 | – | – |"));
     }
 
     #[test]
-    fn in_short_are_those_of_the_same_design_that_were_run() {
+    fn what_is_measured_here_stands_alone() {
         let [_, table] = sections();
-        assert!(table.contains("| P-ART (RECIPE) | 2 | 1.92 / 2.75 | `p-art` 2.54 / 3.18 |"));
-        assert_eq!(table.lines().count(), 2 + PEERS.len() - 2 - 5);
-        assert!(!table.contains("LB+-Tree") && !table.contains("–"));
+        assert!(table.contains("| `cceh` | 2 | 1.00 / 2.00 | 3.00 / 4.00 |"), "{table}");
+        assert_eq!(table.lines().filter(|line| line.starts_with("| `")).count(), 1);
     }
 }

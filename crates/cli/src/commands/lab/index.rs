@@ -79,7 +79,8 @@ pub struct Arguments {
     /// Give hash tables room for all keys at once
     #[arg(long)]
     presized: bool,
-    /// Put ours beside the published implementations instead
+    /// Print what published implementations and ours did in turn on another machine, and measure all of ours
+    /// here, by one thread and by two
     #[arg(long, conflicts_with_all = ["index", "operation", "threads", "presized", "modelled_only", "measured_only", "each_key_once", "runs", "pages"])]
     peers: bool,
     #[command(flatten)]
