@@ -61,6 +61,8 @@ impl Modelled {
     pub(crate) fn wait_until_ns(&self, worker: u8, ns: u64) {
         let until = Picoseconds(ns.saturating_mul(1000));
         let counted = self.with_counters(|counters| {
+            // Whatever it asks the device for, the system call waits for its stores.
+            counters.timing().pass_fence(worker);
             let now = counters.timing().now(worker);
             counters.timing().spend(worker, Picoseconds(until.0.saturating_sub(now.0)));
         });

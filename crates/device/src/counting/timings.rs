@@ -89,6 +89,11 @@ impl Timings {
         self.each(move |timing| timing.spend(worker, span));
     }
 
+    /// The clocks of a worker wait for its last fence.
+    pub(crate) fn pass_fence(&mut self, worker: u8) {
+        self.each(move |timing| timing.pass_fence(worker));
+    }
+
     pub(crate) fn align(&mut self, workers: usize) {
         self.each(move |timing| timing.align(workers));
     }

@@ -88,6 +88,8 @@ section! {
         nontemporal_interval_ns: f64 = 0.0 ..= 1e4,
         /// A fence with nothing to wait for.
         fence_ns: f64 = 0.0 ..= 1e4,
+        /// Whether loads behind a fence wait for it (`mfence`), or stores alone (`sfence`).
+        fence_holds_loads: bool = 0 ..= 1,
         /// What an operation of an index costs the core beyond its memory accesses.
         operation_ns: f64 = 0.0 ..= 1e6,
     }

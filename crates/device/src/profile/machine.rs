@@ -48,6 +48,7 @@ impl Profile {
             write_back_interval: time(core.write_back_interval_ns.value),
             nontemporal_interval: time(core.nontemporal_interval_ns.value),
             fence: time(core.fence_ns.value),
+            fence_holds_loads: core.fence_holds_loads.value,
             read_buffer: time(memory.read_buffer_ns.value),
             read_buffer_other_unit: time(memory.read_buffer_other_unit_ns.value),
             read_media: time(memory.read_media_ns.value),

@@ -66,7 +66,7 @@ fn every_field_has_a_source_and_what_is_measured_says_where() {
         (optane.memory.buffer_units.value, optane.memory.buffer_units.trust),
         (64, Trust::M)
     );
-    assert_eq!(optane.memory.read_after_persist_ns.trust, Trust::U);
+    assert_eq!(optane.memory.read_after_persist_ns.trust, Trust::F);
 }
 
 #[test]

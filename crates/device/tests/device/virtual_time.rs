@@ -174,6 +174,51 @@ fn a_store_to_a_line_on_its_way_does_not_wait_and_the_fence_after_its_flush_does
     assert!(stored + fenced > alone, "{fenced} after {stored}, and the line needs {alone}");
 }
 
+/// How long it takes to persist so many lines that caches hold and then do something else, on a machine whose fences
+/// hold loads up or do not.
+fn after_persists(fence_holds_loads: bool, lines: usize, then: impl Fn(&Machine)) -> u64 {
+    let mut shape = MachineShape::default();
+    shape.timing.fence_holds_loads = fence_holds_loads;
+    let machine = Machine::of(shape);
+    (0..lines).for_each(|index| machine.load(apart(index)));
+    machine.time(|| {
+        (0..lines).for_each(|index| machine.persist(apart(index)));
+        then(&machine);
+    })
+}
+
+#[test]
+fn a_load_runs_ahead_of_one_store_fence_and_of_no_other() {
+    let load = |machine: &Machine| machine.load(apart(9));
+    let alone = after_persists(false, 0, load);
+    let [one, two] = [1, 2].map(|lines| after_persists(false, lines, |_| ()));
+    assert!(after_persists(false, 1, load).abs_diff(alone) <= 8, "the load hides the fence");
+    let after_two = after_persists(false, 2, load);
+    assert!(after_two.abs_diff(alone + two - one) <= 8, "{after_two}, {alone}, {one} and {two}");
+    assert!(after_persists(true, 1, load) >= alone + one, "this fence holds loads up");
+}
+
+#[test]
+fn a_store_asks_for_its_missing_line_ahead_of_the_fence() {
+    let persist = |machine: &Machine| machine.persist(apart(9));
+    let [ahead, held] = [false, true].map(|holds| after_persists(holds, 1, persist));
+    let one = after_persists(false, 1, |_| ());
+    assert!((ahead + one).abs_diff(held) <= 8, "{ahead}, {held}, a fence is {one}");
+}
+
+#[test]
+fn a_locked_instruction_waits_for_the_fence_before_it() {
+    let swap = |machine: &Machine| _ = machine.model.swap::<u64>(machine.word(apart(9)), 1);
+    let then_load = |machine: &Machine| {
+        machine.model.swap::<u64>(machine.word(apart(0)), 1);
+        machine.load(apart(9));
+    };
+    let alone = after_persists(false, 0, |machine| machine.load(apart(9)));
+    let one = after_persists(false, 1, |_| ());
+    assert!(after_persists(false, 1, then_load) >= alone + one);
+    assert!(after_persists(false, 1, swap) < alone + one, "its line is on its way before");
+}
+
 #[test]
 fn a_fence_waits_for_the_last_of_its_flushes_and_for_no_other_again() {
     let machine = Machine::optane();

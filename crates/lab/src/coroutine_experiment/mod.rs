@@ -300,21 +300,20 @@ mod tests {
             let found = speed_up(variant, group);
             assert!(range.contains(&found), "{variant:?} {group}: {found}");
         };
-        // The paper has 5 for lookups and 6.2 for inserts, flat from about 20 on. Inserts wait here for a line that
-        // their first flush has dropped.
+        // The paper has 5 for lookups and 6.2 for inserts, flat from about 20 on.
         within(Variant::Lookup, 1, 1.0..1.001);
         within(Variant::Lookup, 8, 3.8..4.6);
         within(Variant::Lookup, 20, 5.0..6.5);
         within(Variant::InsertBoth, 1, 1.0..1.001);
-        within(Variant::InsertBoth, 8, 3.3..3.9);
-        within(Variant::InsertBoth, 20, 3.6..4.3);
+        within(Variant::InsertBoth, 8, 3.6..4.4);
+        within(Variant::InsertBoth, 20, 3.8..4.6);
         let rise = |variant| speed_up(variant, 64) / speed_up(variant, 20);
         assert!((0.99..1.01).contains(&rise(Variant::Lookup)), "{}", rise(Variant::Lookup));
-        assert!((1.0..1.2).contains(&rise(Variant::InsertBoth)), "{}", rise(Variant::InsertBoth));
-        // To overlap reads alone is the least, as in the paper, where it gains nothing.
-        within(Variant::InsertReads, 64, 1.0..1.5);
-        within(Variant::InsertWrites, 64, 2.0..3.0);
-        // One persist of a line twice is what makes the difference.
+        assert!((0.9..1.1).contains(&rise(Variant::InsertBoth)), "{}", rise(Variant::InsertBoth));
+        // To overlap reads alone gains next to nothing, as in the paper: alone, an insert's loads run ahead of the
+        // fence of the one before.
+        within(Variant::InsertReads, 64, 1.0..1.2);
+        within(Variant::InsertWrites, 64, 1.4..1.9);
         within(Variant::InsertOnce, 20, 4.2..5.0);
     }
 

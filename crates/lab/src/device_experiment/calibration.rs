@@ -64,6 +64,7 @@ pub fn calibrate(
         experiments::persist_latency,
         hot_spots::slowest_persists,
         experiments::peak_bandwidth,
+        experiments::fenced_bandwidth,
         mixed::mixed_bandwidth,
         experiments::amplification,
         index_writes::index_writes,

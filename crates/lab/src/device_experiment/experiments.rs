@@ -207,6 +207,31 @@ pub(super) fn peak_bandwidth(profile: &Profile) -> Figures {
     Ok(figures)
 }
 
+/// Bytes after which there is a fence.
+const FENCES: [usize; 5] = [64, 256, 512, 1024, 4096];
+
+/// What fences cost one worker that writes on and on: lines that no cache holds, of all modules. Nobody published it
+/// with its data; the rows show what the model does.
+pub(super) fn fenced_bandwidth(profile: &Profile) -> Figures {
+    let mut figures = Vec::new();
+    for (name, title, persist) in PERSISTS {
+        for bytes in FENCES {
+            let bench = Bench::new(profile.machine(), MIB)?;
+            let value = bench.bandwidth_gb_s(1, MIB / bytes, bytes, |_, step| {
+                bench.persist(step * bytes, bytes, persist)
+            });
+            figures.push(figure(
+                format!("fences/{name}/{bytes}"),
+                format!("{title}, one worker, a fence after each {bytes} B"),
+                "GB/s",
+                value,
+                "lines in order, in no cache",
+            ));
+        }
+    }
+    Ok(figures)
+}
+
 /// Media bytes per byte written.
 pub(super) fn amplification(profile: &Profile) -> Figures {
     let mut figures = Vec::new();

@@ -84,10 +84,14 @@ impl Bench {
         self.fence();
     }
 
-    /// Mean nanoseconds of worker 0 per step.
+    /// Mean nanoseconds of worker 0 per step. A step begins when all of the one before is done, as it does
+    /// between the time stamps of a measurement: nothing runs ahead of its fence.
     pub(super) fn latency_ns(&self, steps: usize, mut step: impl FnMut(usize)) -> f64 {
         let begin = self.machine.align_clocks(1);
-        (0..steps).for_each(&mut step);
+        for number in 0..steps {
+            step(number);
+            self.machine.align_clocks(1);
+        }
         let elapsed = self.machine.now(0).0 - begin.0;
         elapsed as f64 / steps as f64 / PICOSECONDS
     }
@@ -97,7 +101,7 @@ impl Bench {
         let mut begin = self.machine.align_clocks(1);
         let timed = |number| {
             step(number);
-            let end = self.machine.now(0);
+            let end = self.machine.align_clocks(1);
             let elapsed = end.0 - std::mem::replace(&mut begin, end).0;
             elapsed as f64 / PICOSECONDS
         };

@@ -272,7 +272,7 @@ mod tests {
         };
         let results = run(&options, &|_| ()).unwrap();
         let lines = results.crossovers[0].modelled_lines.unwrap();
-        // Published: 28; the model is off by up to a fifth.
-        assert!((22.4..33.6).contains(&lines), "{lines}");
+        // Published: 28; the model is off by up to a quarter.
+        assert!((21.0..35.0).contains(&lines), "{lines}");
     }
 }

@@ -53,20 +53,31 @@ pub(super) struct Clock {
     pub(super) fills_until: u64,
     /// When the next line can leave the core.
     pub(super) writes_back_at: u64,
+    /// When the last lines that it wrote leave, as many as wait in its buffers; a ring.
+    leave_at: Vec<u64>,
+    next_leaves: usize,
     pub(super) streams_at: u64,
     /// When the next store to a line that no cache held can be carried out.
     pub(super) stores_at: u64,
     /// When all that was sent will have been accepted.
     pub(super) accepted_at: u64,
+    /// When the last fence will have been passed; stores after it are carried out then.
+    pub(super) fenced_at: u64,
 }
 
 impl Block {
     const EMPTY: Self = Self { lines: Words([NO_LINE; WORDS]), keys: [NO_KEY; WORDS] };
 
+    /// The greatest key of a line.
     #[inline(always)]
     fn key_of(&self, line: u32) -> Option<u64> {
-        let found = equal_words(&self.lines.0, u32::MAX, line);
-        (found != 0).then(|| self.keys[found.trailing_zeros() as usize % WORDS])
+        let mut found = equal_words(&self.lines.0, u32::MAX, line);
+        let mut last = None;
+        while found != 0 {
+            last = last.max(Some(self.keys[found.trailing_zeros() as usize % WORDS]));
+            found &= found - 1;
+        }
+        last
     }
 
     #[inline(always)]
@@ -103,12 +114,12 @@ impl Fills {
         self.epoch = now;
     }
 
-    /// When a line will be there, the first of its name.
+    /// When a line will be there: if it was dropped on its way and asked for again, for the last time.
     #[inline]
     fn of(&self, line: u32) -> Option<u64> {
-        let key = self.first.key_of(line);
-        if key.is_none() && !self.more.is_empty() {
-            return self.more.iter().find_map(|block| block.key_of(line)).map(|key| self.time(key));
+        let mut key = self.first.key_of(line);
+        for block in &self.more {
+            key = key.max(block.key_of(line));
         }
         key.map(|key| self.time(key))
     }
@@ -202,6 +213,33 @@ impl Fills {
 }
 
 impl Clock {
+    /// When all that it has done will be done, but for lines that nobody waits for.
+    #[inline]
+    pub(super) fn done_at(&self) -> u64 {
+        self.now.max(self.fenced_at)
+    }
+
+    /// Waits for the last fence.
+    #[inline]
+    pub(super) fn pass_fence(&mut self) {
+        self.now = self.done_at();
+    }
+
+    /// A line that it wrote leaves then. It waits in a fill buffer until then; when all are taken the core waits for
+    /// the first of those.
+    #[inline]
+    pub(super) fn leaves(&mut self, at: u64, buffers: usize) {
+        if self.leave_at.len() < buffers {
+            self.leave_at.resize(buffers, 0);
+        }
+        let first = std::mem::replace(&mut self.leave_at[self.next_leaves], at);
+        self.next_leaves += 1;
+        if self.next_leaves == buffers {
+            self.next_leaves = 0;
+        }
+        self.now = self.now.max(first);
+    }
+
     /// Forgets the lines on their way.
     pub(super) fn forget_fills(&mut self) {
         self.fills.clear(self.now);
@@ -277,8 +315,8 @@ mod tests {
         let mut now = 0;
         for _ in 0..50_000 {
             let line = random.below(40) as u32;
-            let found = plain.0.iter().find(|(other, _)| *other == line).map(|(_, ready)| *ready);
-            assert_eq!(fills.of(line), found);
+            let found = plain.0.iter().filter(|(other, _)| *other == line).map(|(_, ready)| *ready);
+            assert_eq!(fills.of(line), found.max());
             match random.below(24) {
                 0 => {
                     now += random.below(100) as u64;

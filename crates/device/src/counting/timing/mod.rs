@@ -17,7 +17,10 @@
 //!   of the core's line fill buffers until the line is there; when all are taken the core waits.
 //! * Stores to lines that no cache held are carried out at a certain rate, in order.
 //! * A flush of a dirty line leaves the core when the line is there, at a certain rate; a fence
-//!   waits until every line that the worker sent has been accepted.
+//!   is passed when every line that the worker sent has been accepted.
+//! * A store fence orders stores, and the core runs ahead of it: loads go on, lines that stores will
+//!   need are asked for; stores themselves, and flushes of them, wait in the store buffer. It runs ahead of one
+//!   fence, not of two, and not across a locked instruction.
 //! * Lines wait at a module while it is busy, and so does a core whose lines are too many.
 //! * A read that the module's buffer cannot answer takes a turn at its media, before the writes that
 //!   wait there; but when there is no room for another write, one of them goes before each read.
@@ -70,6 +73,7 @@ pub struct TimingShape {
     pub write_back_interval: Picoseconds,
     pub nontemporal_interval: Picoseconds,
     pub fence: Picoseconds,
+    pub fence_holds_loads: bool,
     pub read_buffer: Picoseconds,
     pub read_buffer_other_unit: Picoseconds,
     pub read_media: Picoseconds,
@@ -145,7 +149,12 @@ impl Timing {
     }
 
     pub(crate) fn now(&self, worker: u8) -> Picoseconds {
-        Picoseconds(self.clocks.get(usize::from(worker)).map_or(0, |clock| clock.now))
+        Picoseconds(self.clocks.get(usize::from(worker)).map_or(0, Clock::done_at))
+    }
+
+    /// A core waits for its last fence.
+    pub(crate) fn pass_fence(&mut self, worker: u8) {
+        self.clock(worker).pass_fence();
     }
 
     #[inline]
@@ -160,7 +169,7 @@ impl Timing {
         if let Some(last) = workers.checked_sub(1) {
             self.clock(last.min(255) as u8);
         }
-        let latest = |clock: &Clock| clock.now.max(clock.accepted_at).max(clock.fills_until);
+        let latest = |clock: &Clock| clock.done_at().max(clock.accepted_at).max(clock.fills_until);
         let now = self.clocks.iter().map(latest).max().unwrap_or_default();
         for clock in &mut self.clocks {
             clock.now = now;
@@ -271,8 +280,10 @@ impl Timing {
         self.spend(worker, span);
     }
 
+    /// A locked instruction: the store buffer is empty before it.
     pub(crate) fn locked(&mut self, worker: u8) {
         let span = self.shape.locked;
+        self.pass_fence(worker);
         self.spend(worker, span);
     }
 
@@ -282,9 +293,13 @@ impl Timing {
     }
 
     pub(crate) fn fence(&mut self, worker: u8) {
-        let span = self.shape.fence.0;
+        let (span, holds_loads) = (self.shape.fence.0, self.shape.fence_holds_loads);
         let clock = self.clock(worker);
-        clock.now = clock.now.max(clock.accepted_at) + span;
+        clock.pass_fence();
+        clock.fenced_at = clock.now.max(clock.accepted_at) + span;
+        if holds_loads {
+            clock.pass_fence();
+        }
     }
 
     /// A module answers a read.
@@ -349,15 +364,15 @@ impl Timing {
             ),
         };
         let (there, free) = match way {
-            Way::Flush => (clock.ready(place.line), clock.writes_back_at),
-            Way::NonTemporal => (clock.now, clock.streams_at),
+            Way::Flush => (clock.ready(place.line).max(clock.fenced_at), clock.writes_back_at),
+            Way::NonTemporal => (clock.done_at(), clock.streams_at),
             Way::Eviction => (clock.now, 0),
         };
-        // Lines wait in the core's fill buffers; when all are taken the core waits.
-        let buffers = shape.line_fill_buffers as u64;
-        let waiting = buffers * interval;
-        clock.now += free.saturating_sub(there).saturating_sub(waiting);
         let leaves = there.max(free);
+        let buffers = shape.line_fill_buffers;
+        if way != Way::Eviction {
+            clock.leaves(leaves, buffers);
+        }
 
         let module = &mut self.modules[place.module as usize];
         let backlog = shape.write_backlog_units * shape.write_service.0;
@@ -367,7 +382,7 @@ impl Timing {
         let begins = module.begin(earliest, line);
         let (taken, again) = module.take(place.line, begins + line, shape.same_line.0);
         // Lines wait in the queue of the module, then in the core's fill buffers, then the core waits.
-        let waiting = (shape.wpq_lines + buffers) * line;
+        let waiting = (shape.wpq_lines + buffers as u64) * line;
         clock.now += begins.saturating_sub(comes).saturating_sub(waiting);
         if way == Way::Eviction {
             return;
