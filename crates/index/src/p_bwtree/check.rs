@@ -145,8 +145,15 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
                 met(Met::Problem(format!("B1: node {id} does not belong where it is")));
                 return None;
             }
-            // Those before it are in others, if they leave.
-            while let Some(child) = known.next_if(|child| child.id != id && child.leaves) {
+            // Those that begin before it are in others, if they leave. One behind it may yet come, if this is a node that the
+            // one above does not know.
+            let is_passed = |child: &&Child| {
+                let begin = child.low.zip(node.low);
+                child.leaves
+                    && child.id != id
+                    && begin.is_none_or(|(it, here)| K::cmp_words(pool, it, here).is_lt())
+            };
+            while let Some(child) = known.next_if(is_passed) {
                 self.walk_merged(child, seen, met)?;
             }
             let child = known.next_if(|child| child.id == id);

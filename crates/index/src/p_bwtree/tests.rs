@@ -144,6 +144,42 @@ fn a_merge_is_completed_from_every_step_by_the_next_writer() {
 }
 
 #[test]
+fn a_node_that_no_separator_tells_of_takes_the_entries_of_its_right_neighbour() {
+    for steps in 0..4 {
+        let sparse: Vec<u64> = (0..25).map(|number| 16 * number).collect();
+        let (mut numbers, tree) = (model(sparse.clone()), of_numbers(sparse));
+        let top = tree.top().id();
+        let [left, right] = [1, 2].map(|at| children(&tree, top)[at]);
+        let keys = |id: u64| children(&tree, id).into_iter().map(|value| value - 1);
+        let mut number = keys(left).next().unwrap();
+        let between = loop {
+            number += 1;
+            numbers.insert(number, number + 1);
+            assert_eq!(tree.insert(&number, number + 1).unwrap().previous, None);
+            if let Some(between) = tree.divide(left, 10).unwrap() {
+                break between;
+            }
+        };
+        // Of the nodes that the top knows, one entry each is left.
+        let gone: Vec<u64> = keys(left).skip(1).chain(keys(right).skip(1)).collect();
+        for number in &gone {
+            remove_only(&tree, *number);
+            numbers.remove(number);
+        }
+        assert_eq!(tree.begin_merge(right).unwrap(), Some(top));
+        assert_holds(&tree, &numbers);
+        for _ in 0..steps {
+            let _ = tree.step(top, 0).unwrap();
+            assert_holds(&tree, &numbers);
+        }
+        let _ = tree.insert(&gone[0], 0).unwrap();
+        numbers.insert(gone[0], 0);
+        assert_holds(&tree, &numbers);
+        assert!(!children(&tree, top).contains(&right) && keys(between).count() > 1);
+    }
+}
+
+#[test]
 fn a_top_above_one_node_is_replaced_from_every_step_by_the_next_writer() {
     for steps in 0..2 {
         let tree = of_numbers(0..9);
