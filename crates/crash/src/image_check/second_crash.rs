@@ -54,8 +54,9 @@ pub(crate) struct SecondCrash {
     pub(crate) grew: bool,
 }
 
-/// Images of one second crash, about: it is one of many, and each is tried at crash points of its own.
-const IMAGES: u64 = 100;
+/// Images of one second crash of what has block devices, about: its recovery has thousands, it is one of many, and
+/// each is tried at crash points of its own.
+const IMAGES_WITH_DEVICES: u64 = 400;
 
 /// What a recovery and the operations after it lead through.
 struct Course<'r> {
@@ -160,7 +161,8 @@ impl ImageChecker {
         let (mut images, mut ended, mut seen) = (0, 0, begin);
         let mut outcome = Ok(());
         // What is shown again, with fewer operations perhaps, is looked for everywhere.
-        let images_wanted = if self.options.replay.is_some() { u64::MAX } else { IMAGES };
+        let everywhere = self.options.replay.is_some() || self.devices.is_empty();
+        let images_wanted = if everywhere { u64::MAX } else { IMAGES_WITH_DEVICES };
         let spread = Spread::behind(points.clone(), begin, images_wanted);
         let mut number = (seed % spread.stride) as usize;
         while let Some(point) = points.advance() {
