@@ -43,7 +43,7 @@ pub fn small() -> EngineOptions {
 pub const HASHED: TableStructure<'static> = TableStructure::Tree(LeafLayout::Hashed);
 
 /// Blocks of the log's device: of a ring of 2 MiB.
-const LOG_BLOCKS: u64 = 2 + 512;
+pub const LOG_BLOCKS: u64 = 2 + 512;
 
 impl Rig {
     pub fn new(options: EngineOptions) -> Self {

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_engine::{Durability, Engine, EngineError, Snapshot, Table, Transaction};
-use lapis_pmem::Hardware;
+use lapis_device::{
+    Config, Modelled, ModelledSsd, RunEnd, SchedulePolicy, SsdConfig, WorkerProgram,
+};
+use lapis_engine::mutants::READS_NOT_VALIDATED;
+use lapis_engine::{Durability, Engine, EngineError, Snapshot, Storage, Table, Transaction};
+use lapis_pmem::{Domain, Hardware, Region};
 use parking_lot::Mutex;
 
-use crate::harness::{Random, Rig, small};
-use crate::history::{Operation, check};
+use crate::harness::{LOG_BLOCKS, Random, Rig, small};
+use crate::history::{Anomaly, Operation, check};
 
 const KEYS: u64 = 6;
 
@@ -21,17 +25,30 @@ fn list(value: Option<Vec<u8>>) -> Vec<u64> {
 /// Lists are kept short enough for a page: a key has so many.
 const LONGEST: usize = 90;
 
-struct Workload {
-    engine: Engine<Hardware>,
-    table: Arc<Table<Hardware>>,
+struct Workload<D: Domain> {
+    engine: Engine<D>,
+    table: Arc<Table<D>>,
     next: AtomicU64,
     history: Mutex<Vec<Vec<Operation>>>,
 }
 
-impl Workload {
+impl<D: Domain> Workload<D> {
+    fn on(engine: &Engine<D>) -> Self {
+        let table = engine.create_table("t").unwrap();
+        Self { engine: engine.clone(), table, next: AtomicU64::new(1), history: Mutex::default() }
+    }
+
+    /// Whether there is an order, and how many appends it explains.
+    fn judge(self) -> Result<usize, Anomaly> {
+        let read = |key: u64| list(self.engine.get(&self.table, &key.to_be_bytes()).unwrap());
+        let last: BTreeMap<_, _> = (0..KEYS).map(|key| (key, read(key))).collect();
+        check(&self.history.into_inner(), &last)?;
+        Ok(last.values().map(Vec::len).sum())
+    }
+
     fn attempt(
         &self,
-        transaction: &mut Transaction<Hardware>,
+        transaction: &mut Transaction<D>,
         random: &mut Random,
     ) -> Result<Vec<Operation>, EngineError> {
         let mut done = Vec::new();
@@ -104,13 +121,7 @@ impl Workload {
 fn transactions_and_snapshots_of_several_threads_have_an_order() {
     for round in 0..8_u64 {
         let rig = Rig::new(small());
-        let table = rig.engine.create_table("t").unwrap();
-        let workload = Workload {
-            engine: rig.engine.clone(),
-            table: Arc::clone(&table),
-            next: AtomicU64::new(1),
-            history: Mutex::default(),
-        };
+        let workload = Workload::on(&rig.engine);
         std::thread::scope(|scope| {
             for thread in 0..3 {
                 let workload = &workload;
@@ -118,12 +129,50 @@ fn transactions_and_snapshots_of_several_threads_have_an_order() {
             }
             scope.spawn(|| workload.watch(9 + round * 10, 60));
         });
-        let read = |key: u64| list(rig.engine.get(&table, &key.to_be_bytes()).unwrap());
-        let last: BTreeMap<_, _> = (0..KEYS).map(|key| (key, read(key))).collect();
-        let history = workload.history.into_inner();
-        assert!(last.values().map(Vec::len).sum::<usize>() > 100, "too few appends");
-        check(&history, &last).unwrap();
+        assert!(workload.judge().unwrap() > 100, "too few appends");
     }
+}
+
+/// Three workers of the modelled machine with transactions, and one with snapshots.
+fn run_on_the_modelled_machine(config: Config, policy: &SchedulePolicy) -> Result<usize, Anomaly> {
+    let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
+    let machine = Modelled::over(&region, config);
+    let device = |blocks| {
+        Arc::new(ModelledSsd::attached_to(&machine, blocks, SsdConfig::default()).unwrap()) as _
+    };
+    let storage = Storage::ssd(device(1), device(LOG_BLOCKS));
+    let engine = Engine::create(machine.clone(), storage, &small()).unwrap();
+    let workload = Workload::on(&engine);
+    let run = |seed| -> WorkerProgram<'_> {
+        let workload = &workload;
+        Box::new(move || workload.run(seed, 8))
+    };
+    let programs = vec![run(1), run(2), run(3), Box::new(|| workload.watch(4, 4))];
+    assert_eq!(machine.run_workers(policy, programs).end, RunEnd::Completed, "{policy:?}");
+    workload.judge()
+}
+
+/// Random schedules, and such as change workers seldom.
+fn policies(seeds: u64) -> impl Iterator<Item = SchedulePolicy> {
+    (0..seeds).flat_map(|seed| {
+        let seldom = SchedulePolicy::Priorities { seed, changes: 6, events: 20_000 };
+        [SchedulePolicy::Random { seed }, seldom]
+    })
+}
+
+#[test]
+fn transactions_and_snapshots_have_an_order_under_any_schedule() {
+    let run = |policy| run_on_the_modelled_machine(Config::concurrent(), &policy).unwrap();
+    let appends: usize = policies(12).map(run).sum();
+    assert!(appends > 300, "{appends}");
+}
+
+#[test]
+fn reads_that_are_not_validated_are_found_under_some_schedule() {
+    let mutant = || Config::concurrent().committing(READS_NOT_VALIDATED);
+    let found =
+        policies(40).find_map(|policy| run_on_the_modelled_machine(mutant(), &policy).err());
+    assert!(found.is_some());
 }
 
 /// What a transaction read of registers, and what it wrote.
