@@ -65,7 +65,7 @@ while read -r _ number _ acknowledged rest; do
   fi
 done < <(grep '^cut' "$run/report")
 grep -q -a 'WROTE [^0]' "$run/log" && { echo "  the writer failed: $run/log"; bad=$((bad + 1)); }
-echo "$found $bad" >> "$W/tally"
+echo "$found $bad" >> "${TALLY:-$W/tally}"
 echo "  $indexes: $found cuts, $bad bad; $(grep '^end' "$run/report")"
 [ $found -gt 0 ] || exit 2
 [ $bad = 0 ]
