@@ -51,7 +51,8 @@ pub struct Declaration {
 /// How the crash checker explores a structure.
 #[derive(Clone, Debug)]
 pub struct Exploration {
-    /// Parts of the paths of its source files, whose flushes and fences are to be shown necessary.
+    /// Parts of the paths of its source files, whose flushes and fences are to be shown necessary; behind a `!`, of
+    /// files among them that only others use.
     pub sources: &'static [&'static str],
     /// Such that nodes are split and tables grow within few operations.
     pub options: IndexOptions,
@@ -64,6 +65,20 @@ pub struct Exploration {
     pub persist_points: (usize, u64),
     /// Operations on 1,000 keys that give a rate of images.
     pub rate_operations: usize,
+}
+
+impl Exploration {
+    /// Whether a source file is one of those that `sources` say, see [`Self::sources`].
+    pub fn owns(sources: &[&str], file: &str) -> bool {
+        let mut owns = false;
+        for part in sources {
+            match part.strip_prefix('!') {
+                Some(part) if file.contains(part) => return false,
+                _ => owns |= file.contains(part),
+            }
+        }
+        owns
+    }
 }
 
 /// A run of the crash checker.
@@ -83,6 +98,11 @@ pub struct Run {
     pub is_large: bool,
     /// Whether nodes have the size that they have in use.
     pub as_in_use: bool,
+    /// Bytes of a pool of which nothing is free after the first keys, so that what needs room is refused; 0: of one that has
+    /// room.
+    pub cramped_bytes: usize,
+    /// Whether removals may be refused there, too.
+    pub refuses_removals: bool,
 }
 
 impl Run {
@@ -96,6 +116,8 @@ impl Run {
             drains: false,
             is_large: false,
             as_in_use: false,
+            cramped_bytes: 0,
+            refuses_removals: false,
         }
     }
 
@@ -118,6 +140,11 @@ impl Run {
     /// A run with integers that are removed in order.
     pub const fn drained(name: &'static str) -> Self {
         Self { drains: true, ..Self::integers(name).of(80) }
+    }
+
+    /// The same in a pool of so many bytes, which are all taken before the power is cut.
+    pub const fn cramped(self, pool_bytes: usize) -> Self {
+        Self { cramped_bytes: pool_bytes, ..self }
     }
 
     /// The same with so many keys.

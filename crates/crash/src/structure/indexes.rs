@@ -32,5 +32,9 @@ fn with_keys<K: KeySpace + ?Sized>(
         (0, false) => subject.filled(run.filled),
         (filled, _) => subject.filled_beforehand(filled.max(run.filled)),
     };
-    if run.drains { subject.draining() } else { subject }
+    let subject = if run.drains { subject.draining() } else { subject };
+    match run.cramped_bytes {
+        0 => subject,
+        bytes => subject.cramped(bytes, run.refuses_removals),
+    }
 }

@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use lapis_device::Modelled;
 use lapis_index::{
-    AnyIndex, Change, Index, IndexKey, IndexKind, IndexOf, IndexOptions, IndexRoot, with_index,
+    AnyIndex, Change, Exploration, Index, IndexError, IndexKey, IndexKind, IndexOf, IndexOptions,
+    IndexRoot, with_index,
 };
 use lapis_pmem::{AuditReport, BlockVisitor, Guard, Pool, ReachableBlocks};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::ballast;
 use super::entries::Entries;
 use super::index_walks::{InOrder, InOrderByPart, IndexWalks};
 use crate::storage::Storage;
@@ -28,6 +30,8 @@ const LOOK_UPS: usize = 64;
 const BYTES_PER_KEY: usize = 1024;
 /// A run of so many operations has at least one key for so many of them.
 const OPERATIONS_PER_KEY: u64 = 3;
+/// Operations of which most add, and then as many of which most remove.
+const PHASE: usize = 97;
 /// An index with more entries than any run inserts goes round in a circle.
 const MOST_ENTRIES: usize = 1 << 16;
 
@@ -42,6 +46,8 @@ pub enum IndexOperation<B> {
     Put(B, u64),
     /// Removes if present.
     Remove(B),
+    /// Takes all the room that the pool has, for good.
+    TakeAllRoom,
 }
 
 /// Keys that are prefixes of each other are not longer: there are so many of them.
@@ -112,6 +118,7 @@ pub(crate) fn visit_from_root<K: IndexKey + ?Sized>(
             visitor.problem("the root is gone");
         }
         index.visit_blocks(visitor, &mut |_, _| {});
+        ballast::visit(visitor, index.pool());
     }
 }
 
@@ -127,7 +134,17 @@ pub struct IndexSubject<K: IndexKey + ?Sized> {
     pool_bytes: usize,
     drains: bool,
     begins_filled: bool,
+    refuses: Refuses,
     _keys: PhantomData<fn(&K)>,
+}
+
+/// What an index may refuse to do for want of room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refuses {
+    Nothing,
+    /// What adds to it, and after a crash whatever takes a block until free ones are found again.
+    Additions,
+    All,
 }
 
 impl<K: IndexKey + ?Sized> IndexSubject<K> {
@@ -150,6 +167,7 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
             pool_bytes: 4 << 20,
             drains: false,
             begins_filled: false,
+            refuses: Refuses::Nothing,
             _keys: PhantomData,
         }
     }
@@ -158,6 +176,14 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
     #[must_use]
     pub fn in_pool_of(self, pool_bytes: usize) -> Self {
         Self { pool_bytes, ..self }
+    }
+
+    /// In a pool of so many bytes, of which nothing is free when the power begins to be cut. What adds to the index may
+    /// be refused then, and what removes from it if `refuses_removals`.
+    #[must_use]
+    pub fn cramped(self, pool_bytes: usize, refuses_removals: bool) -> Self {
+        let refuses = if refuses_removals { Refuses::All } else { Refuses::Additions };
+        Self { refuses, ..self.in_pool_of(pool_bytes) }
     }
 
     /// Begins every run with inserting so many keys, for an index of that size.
@@ -185,6 +211,8 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
 pub struct LiveIndex<K: IndexKey + ?Sized> {
     index: AnyIndex<Modelled, K>,
     visits_check: bool,
+    refuses: Refuses,
+    was_refused: bool,
     walks: Option<Rc<IndexWalks<K::Buf>>>,
 }
 
@@ -214,20 +242,25 @@ where
     }
 
     fn first_operation(&self) -> usize {
-        if self.begins_filled { self.filled as usize + 1 } else { 0 }
+        let taking = usize::from(self.refuses != Refuses::Nothing);
+        if self.begins_filled { self.filled as usize + taking + 1 } else { 0 }
     }
 
     fn operations(&self, count: usize, seed: u64) -> Vec<Self::Operation> {
         let mut random = SmallRng::seed_from_u64(seed);
-        // So many operations on few keys meet the same ones again and build nothing larger.
-        let keys = self.keys.max(count as u64 / OPERATIONS_PER_KEY);
+        // So many operations on few keys meet the same ones again and build nothing larger. Where all are removed in
+        // turn, that they are few is what empties the index.
+        let most = count as u64 / OPERATIONS_PER_KEY;
+        let keys = if self.drains { self.keys } else { self.keys.max(most) };
         let mut in_order: Vec<_> = (0..keys).map(K::key).collect();
         in_order.sort();
         let mut drained = in_order.into_iter().cycle();
         let filling = (0..self.filled).map(|number| IndexOperation::Insert(K::key(number), 1));
-        // Phases of growth and of shrinking, so that splits and merges both come.
+        // Phases of growth and of shrinking, so that splits and merges both come; of few keys so short that both come
+        // before the index is opened again.
+        let phase = if self.drains { PHASE.min(self.keys as usize) } else { PHASE };
         let drawn = (0..count).map(|index| {
-            let growing = index / 97 % 2 == 0;
+            let growing = index / phase % 2 == 0;
             if let (true, false, Some(next)) = (self.drains, growing, drained.next()) {
                 return IndexOperation::Remove(next);
             }
@@ -242,7 +275,9 @@ where
                 _ => IndexOperation::Insert(key, value),
             }
         });
-        filling.chain(drawn).collect()
+        let is_cramped = self.refuses != Refuses::Nothing;
+        let taking = is_cramped.then_some(IndexOperation::TakeAllRoom);
+        filling.chain(taking).chain(drawn).collect()
     }
 
     fn probes(
@@ -284,11 +319,11 @@ where
     }
 
     fn create(&self, storage: Storage) -> Result<Self::Live, String> {
-        created(self.kind, storage, &self.options).map(LiveIndex::of)
+        created(self.kind, storage, &self.options).map(|index| LiveIndex::of(index, self.refuses))
     }
 
     fn open(&self, storage: Storage) -> Result<Option<Self::Live>, String> {
-        Ok(opened(self.kind, storage)?.map(LiveIndex::of))
+        Ok(opened(self.kind, storage)?.map(|index| LiveIndex::of(index, self.refuses)))
     }
 
     fn initial(&self) -> Self::State {
@@ -309,11 +344,12 @@ where
             IndexOperation::Remove(key) => {
                 state.remove(key);
             }
+            IndexOperation::TakeAllRoom => {}
         }
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        self.sources.iter().any(|part| file.contains(part))
+        Exploration::owns(self.sources, file)
     }
 
     fn walk_memory(&self) -> Option<Rc<dyn WalkMemory>> {
@@ -329,10 +365,10 @@ thread_local! {
 }
 
 impl<K: KeySpace + ?Sized> LiveIndex<K> {
-    fn of(index: AnyIndex<Modelled, K>) -> Self {
+    fn of(index: AnyIndex<Modelled, K>, refuses: Refuses) -> Self {
         let kind = index.kind().0;
         let visits_check = with_index!(kind, |F| IndexOf::<F, Modelled, K>::VISITS_CHECK);
-        Self { index, visits_check, walks: None }
+        Self { index, visits_check, refuses, was_refused: false, walks: None }
     }
 
     /// Which of a few states an index is in that visits its entries in order.
@@ -428,8 +464,22 @@ impl<K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, Entries<K::Buf>> for Liv
             IndexOperation::Update(key, value) => (key, Change::Update(*value)),
             IndexOperation::Put(key, value) => (key, Change::Put(*value)),
             IndexOperation::Remove(key) => (key, Change::Remove),
+            IndexOperation::TakeAllRoom => return ballast::take_all_room(self.index.pool()),
         };
-        self.index.change(K::borrow(key), change).map(|_| ()).map_err(text)
+        let may_refuse = match self.refuses {
+            Refuses::Nothing => false,
+            Refuses::Additions => change != Change::Remove || self.index.pool().needs_reclaim(),
+            Refuses::All => true,
+        };
+        self.was_refused = match self.index.change(K::borrow(key), change) {
+            Err(IndexError::Alloc(_)) if may_refuse => true,
+            outcome => outcome.map(|_| false).map_err(text)?,
+        };
+        Ok(())
+    }
+
+    fn was_refused(&self) -> bool {
+        self.was_refused
     }
 
     fn observe(&self) -> Result<Entries<K::Buf>, String> {

@@ -1,6 +1,7 @@
 //! What Lapis itself has to be checked.
 
 mod allocator;
+mod ballast;
 pub(crate) mod block_log;
 mod entries;
 mod fp_leaves;

@@ -2,11 +2,11 @@
 //! structure.
 
 use lapis_crash::{
-    Coverage, ExploreOptions, Structure, explore_structure, known_persist_points, structure_points,
+    Coverage, ExploreOptions, Structure, explore_further, known_persist_points, structure_points,
 };
 
 /// Runs of the default length.
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=2;
 /// Spread over each of them: enough for recoveries of all kinds.
 const IMAGES: u64 = 600;
 
@@ -33,18 +33,6 @@ fn not_come_to(structure: Structure) -> &'static [&'static str] {
     ];
     match structure.name() {
         "art-cow" => &["a stale header is made right"],
-        // It takes more than two levels, a pool without room, and more keys in one node that are far apart.
-        "p-hot" => &[
-            "a node of one mask and 32-bit partial keys",
-            "a removal leaves an empty entry",
-            "an intermediate node is created",
-            "an intermediate node is created above a full one",
-            "empty entries are taken out",
-        ],
-        // It takes more removals in one place than these runs have.
-        "p-masstree" => &["an empty border node goes", "two interior nodes are joined"],
-        // A pool without room, and a tree of which all is removed again: shorter runs come to that.
-        "p-bwtree" => &["a change is made without room for a delta", "the mapping table shrinks"],
         "header-log" => &["a truncation is completed", "what a torn entry left is zeroed"],
         "rawl" => &["a truncation is completed"],
         "page-cow" => OF_MICRO_LOGS,
@@ -52,17 +40,36 @@ fn not_come_to(structure: Structure) -> &'static [&'static str] {
         "page-mulog" => {
             &["a page is copied", "a torn page is given up", "an outdated copy goes with its page"]
         }
-        // These do happen to it, and not in runs of this length: it takes keys in order and more of them.
-        "fast-fair" => &["a bare inner node leaves", "a new leaf behind a full one"],
+        // It happens to it, and not in runs of this length.
+        "fast-fair" => &["a bare inner node leaves"],
         _ => &[],
     }
 }
 
-fn every_event_happens(structure: Structure) {
-    // On a body whose other users come to all of it.
-    if structure.name() == "p-art" {
-        return all_that_is_passed_is_known(structure);
+/// Flushes, fences and non-temporal copies that a structure does not come to in this test: most are those of others that
+/// share its body. No index that is not here misses any.
+fn not_passed(structure: Structure) -> usize {
+    match structure.name() {
+        // What is left of a table that is written as a whole.
+        "p-clht" => 1,
+        // A byte string, after leaves were made room for while nothing was pinned.
+        "nv-tree" => 1,
+        "classic-log" => 3,
+        "header-log" => 13,
+        "rawl" => 14,
+        "pop-log" => 1,
+        "pop-ring" => 6,
+        "cow-cell" | "log-cell" => 1,
+        "page-cow" => 12,
+        "page-hybrid" => 5,
+        "page-mulog" => 7,
+        "block-log" | "allocator" => 2,
+        "fp-leaves" => 4,
+        _ => 0,
     }
+}
+
+fn every_event_happens(structure: Structure) {
     let mut coverage = Coverage::default();
     for seed in SEEDS {
         let options = ExploreOptions {
@@ -73,12 +80,11 @@ fn every_event_happens(structure: Structure) {
             long_runs: true,
             ..ExploreOptions::default()
         };
-        let report = explore_structure(structure, None, &options, &|_| {}).unwrap();
+        let report = explore_further(structure, None, &options, 0, &|_| {}).unwrap();
         coverage.add(report.coverage);
     }
-    for point in coverage.missed_points() {
-        println!("{structure} never passes {point}");
-    }
+    let points: Vec<_> = coverage.missed_points().map(|point| point.to_string()).collect();
+    assert_eq!(points.len(), not_passed(structure), "{structure} never passes {points:#?}");
     assert_eq!(coverage.missed_events().collect::<Vec<_>>(), not_come_to(structure), "{structure}");
     all_that_is_passed_is_known(structure);
 }

@@ -89,6 +89,7 @@
 //! Whether a node has to be copied shows for certain only under its stripe. A writer that finds so
 //! without the stripe of the node above starts again with both.
 
+mod copies;
 mod entries;
 pub(crate) mod node;
 pub(crate) mod policy;

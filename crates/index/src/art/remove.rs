@@ -11,8 +11,8 @@ use super::policy::{Policy, Removal};
 use crate::index::IndexError;
 use crate::key::IndexKey;
 use crate::radix::{
-    Byte, Changing, Claims, Descending, Descent, Digits, Holding, Leaf, Obstacle, Parent, Place,
-    SlotWord, Span, damaged,
+    Byte, Changing, Claims, Descent, Digits, Holding, Leaf, Obstacle, Parent, Place, SlotWord,
+    Span, damaged,
 };
 
 impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
@@ -88,23 +88,15 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         // changed in place it stays stale (I8) until an insert comes by: writing it would touch a
         // line of a block that is not needed otherwise. So it does in a pool that has no room for
         // the copy: what can be removed must not depend on what can be added.
-        let copy = if P::COPIES && !remaining.is_leaf() {
-            held.require(self.claims_of(remaining)?)?;
-            let header = self.true_header(remaining, parent.depth)?;
-            self.copy_with(remaining, header).ok()
-        } else {
-            None
-        };
-        let Some((kind, copy)) = copy else {
-            let _mutant = self.domain().omitting(P::MUTANTS.unpersisted_word_above);
-            let (nodes, gone) = ([parent.node], Some((key, leaf)));
-            return Ok(self.replace_nodes(&nodes, gone, parent.place, (), |_| remaining.0, held));
-        };
-        // I1.
-        let copy = self.handle.pool.fence(copy.flush());
-        let (nodes, gone) = ([parent.node, remaining], Some((key, leaf)));
-        let word = Self::word_of(kind, remaining)(&copy).0;
-        Ok(self.replace_nodes(&nodes, gone, parent.place, copy, |_| word, held))
+        if P::COPIES
+            && !remaining.is_leaf()
+            && let Some(moved) = self.move_up_by_copy((key, leaf), parent, remaining, held)?
+        {
+            return Ok(moved);
+        }
+        let _mutant = self.domain().omitting(P::MUTANTS.unpersisted_word_above);
+        let (nodes, gone) = ([parent.node], Some((key, leaf)));
+        Ok(self.replace_nodes(&nodes, gone, parent.place, (), |_| remaining.0, held))
     }
 
     /// Replaces the node by a copy without the leaf, of a smaller kind if it is enough. None if there

@@ -121,11 +121,9 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         };
         let leaf = self.make_leaf(key, value)?;
         let (place, word) = room.counts;
-        let counts_first = match node.kind() {
-            Kind::Full => false,
-            kind => self.domain().commits(P::MUTANTS.entry_before_child[kind as usize]),
-        };
-        if counts_first {
+        if let Some(mutant) = P::MUTANTS.entry_before_child.get(node.kind() as usize)
+            && self.domain().commits(*mutant)
+        {
             let _ = handle.publish(place, (), |_| word);
         }
         // I9: no word leads to this entry. Keys are on the line of the bitmap.
@@ -201,12 +199,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let leaf = self.make_leaf(key, value)?;
         let in_place = self.domain().commits(P::MUTANTS.header_before_parent);
         let copy = if P::COPIES && !child.is_leaf() && !in_place {
-            let header = match header {
-                Some(header) => header,
-                None => self.true_header(child, position + 1)?,
-            };
-            let (kind, copy) = self.copy_with(child, header)?;
-            Some((kind, copy.flush()))
+            Some(self.lowered_copy(child, header, position + 1)?)
         } else {
             None
         };
@@ -228,7 +221,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         }
         let node = Child::node(new.1.link(), Kind::Four, position);
         if new.2.is_some() {
-            return Ok(self.replace_nodes(&[child], None, place, new, |_| node.0, held));
+            return Ok(self.put_above_copy(child, place, new, node, held));
         }
         let committed = self.handle.publish(place, new, |_| node.0);
         P::unlock_new(pool, node);
@@ -262,17 +255,6 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     #[inline]
     pub(super) fn header_bits(&self, node: Child) -> u64 {
         self.handle.pool.at(node.header_place()).load(self.domain())
-    }
-
-    /// A copy of `node` with another header, not flushed, and its kind.
-    pub(super) fn copy_with(
-        &self,
-        node: Child,
-        header: Header<Byte>,
-    ) -> Result<(Kind, Owned<'_, D, Head, Dirty>), AllocError> {
-        let contents = self.contents(node);
-        let kind = node.kind().for_count(contents.children.len());
-        Ok((kind, self.make_node(kind, header.bits(), &contents)?))
     }
 
     /// All that a node refers to, for writers.

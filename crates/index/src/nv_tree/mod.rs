@@ -271,6 +271,11 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::integers("nv-tree:u64"),
             Run::byte_strings("nv-tree:bytes"),
             Run::drained("nv-tree:drained"),
+            Run {
+                byte_strings: true,
+                refuses_removals: true,
+                ..Run::large("nv-tree:cramped", 320).cramped(1 << 20)
+            },
             Run::large("nv-tree:in-use", 1200).as_in_use(),
         ],
         histories: &[],

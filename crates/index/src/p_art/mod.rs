@@ -170,13 +170,14 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     optimisations: Optimisations::of(&[Optimisation::EarlyEviction]),
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
-        sources: &["index/src/art", "index/src/radix", "index/src/p_art"],
+        sources: &["index/src/art/", "!index/src/art/copies", "index/src/radix", "index/src/p_art"],
         options: IndexOptions::DEFAULT,
         runs: &[
             Run::integers("p-art:u64"),
             Run::byte_strings("p-art:bytes"),
             // With nodes of the largest kind, that come and go.
             Run::drained("p-art:wide").of(160).filled(),
+            Run::drained("p-art:drained").of(24),
         ],
         histories: &[
             ("p-art:splitting", History::SplitNode),

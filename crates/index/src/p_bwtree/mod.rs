@@ -83,7 +83,9 @@
 //! * Where a node is divided and where a separator goes, the node is consolidated, too. A delta in front of a long chain
 //!   would be followed by that anyway; and behind it would be words of byte strings that are given back.
 //! * The mapping table grows, by chunks that double, and shrinks.
-//! * Where a pool has no room for a delta, a key that is there is changed by a base node, for which a block is kept.
+//! * Where a pool has no room for a delta, a key that is there is changed by a base node, for which a block is kept. Refused
+//!   are then changes in a node that has more entries than a base node, or is being merged, and after a crash all changes
+//!   until the pool has been reclaimed.
 //! * Base nodes are of one size.
 
 mod change;
@@ -271,8 +273,11 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         runs: &[
             Run::integers("p-bwtree:u64"),
             Run::byte_strings("p-bwtree:bytes"),
-            // With inner nodes that are merged, and a tree and a mapping table that become small again.
+            // With inner nodes that are merged, and a tree that becomes small again.
             Run::drained("p-bwtree:drained").of(40).filled(),
+            // And a mapping table, before it is opened again.
+            Run::drained("p-bwtree:emptied").of(30),
+            Run { refuses_removals: true, ..Run::large("p-bwtree:cramped", 320).cramped(1 << 20) },
             Run::large("p-bwtree:in-use", 1200).as_in_use(),
         ],
         histories: &[],

@@ -164,6 +164,10 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::byte_strings("p-hot:bytes"),
             // With nodes that overflow, and are joined.
             Run::drained("p-hot:wide").of(160).filled(),
+            Run::drained("p-hot:emptied").of(12),
+            // H6: removals without room for a copy.
+            Run::large("p-hot:cramped", 320).cramped(1 << 20),
+            Run { byte_strings: true, ..Run::large("p-hot:deep", 4000) },
         ],
         histories: &[
             ("p-hot:splitting", History::SplitNode),

@@ -2,13 +2,12 @@
 
 use lapis_pmem::{Committed, Domain};
 
-use super::mutants;
 use super::node::{Node, Order};
 use super::node_kind::WbTreeNodes;
 use super::search::Target;
 use super::{WbTree, WbTreeNodeKind};
 use crate::index::{Change, IndexError, Outcome};
-use crate::key::{IndexKey, KeyWord};
+use crate::key::IndexKey;
 
 impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     /// Makes `change`, durably.
@@ -77,59 +76,6 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         })
     }
 
-    #[inline]
-    fn add_by_bitmap(
-        &self,
-        leaf: Node<'_>,
-        order: &Order,
-        position: usize,
-        index: usize,
-        entry: &[u64; 3],
-        word: KeyWord<'_, D>,
-    ) -> Committed {
-        let domain = self.domain();
-        let control = leaf.control(domain);
-        // I2. Behind the last entry, the slot array may change although it is valid.
-        let appends = position + 1 == order.len();
-        if leaf.is_ordered(control) && !appends && !domain.commits(mutants::VALID_BIT_NOT_CLEARED) {
-            let _: Committed =
-                leaf.words[0].publish(domain, self.shape.disordered(control)).persist();
-        }
-        leaf.write_entry(domain, index, entry);
-        {
-            let _mutant = domain.omitting(mutants::MISSING_ENTRY_FLUSH);
-            domain.flush(leaf.entry_cells(index));
-        }
-        leaf.write_slots(domain, order);
-        domain.flush(leaf.slot_cells());
-        // I1: the entry, its key, and the slot array are durable before the bitmap names them.
-        let word = self.pool.fence(word);
-        leaf.count_change(domain);
-        self.publish(leaf.control_place(), word, self.shape.control_of(order, control))
-    }
-
-    #[inline]
-    fn add_by_slots(
-        &self,
-        leaf: Node<'_>,
-        order: &Order,
-        index: usize,
-        entry: &[u64; 3],
-        word: KeyWord<'_, D>,
-    ) -> Committed {
-        let domain = self.domain();
-        let control = leaf.control(domain);
-        leaf.write_entry(domain, index, entry);
-        // I1. In the line of the control word the order of stores is enough (R2).
-        let is_beside = leaf.is_beside_control(index);
-        if !is_beside {
-            let _mutant = domain.omitting(mutants::slots_only::MISSING_ENTRY_FLUSH);
-            domain.flush(leaf.entry_cells(index));
-        }
-        let word = word.fence_if(&self.pool, !is_beside);
-        self.publish(leaf.control_place(), word, self.shape.control_of(order, control))
-    }
-
     /// Takes the entry at `position` out of a leaf.
     #[inline]
     fn take(&self, leaf: Node<'_>, order: &Order, position: usize) -> Committed {
@@ -143,15 +89,6 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         if N::NODES == WbTreeNodes::SlotsOnly || (is_last && leaf.is_ordered(control)) {
             return self.publish(place, (), after);
         }
-        // The removal. I2: the slot array is invalid, durably, before it changes.
-        let committed = self.publish(place, (), self.shape.disordered(after));
-        if leaf.write_slots(domain, &order) {
-            // I2: and it is durable before it is valid.
-            domain.flush(leaf.slot_cells());
-            domain.fence();
-        }
-        // Not flushed: without it the slot array counts as invalid, which is legal.
-        leaf.words[0].store_ordered(domain, after);
-        committed
+        self.take_by_bitmap(leaf, &order, after)
     }
 }

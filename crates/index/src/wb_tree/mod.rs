@@ -69,6 +69,7 @@
 //! readers never wait. `docs/wb-tree.md` says how, why I6 holds, what differs from the paper, and what
 //! opening does after a crash.
 
+mod bitmap;
 mod change;
 mod check;
 pub mod mutants;
@@ -78,6 +79,7 @@ mod redo_log;
 mod restructure;
 mod scan;
 mod search;
+mod slots_only;
 #[cfg(test)]
 mod tests;
 
@@ -248,7 +250,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
-        sources: &["index/src/wb_tree"],
+        sources: &["index/src/wb_tree/", "!index/src/wb_tree/slots_only"],
         options: IndexOptions { node_bytes: 256, ..IndexOptions::DEFAULT },
         runs: &[
             Run::integers("wb-tree:u64"),

@@ -162,10 +162,10 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     fn separator(&self, left: &Entry, right: &Entry) -> Result<KeyWord<'_, D>, IndexError> {
         let no_key = || damaged("a key word is no key");
         let word_of = |entry: &Entry| if K::INLINE { entry[0] } else { entry[2] };
+        if K::INLINE {
+            return Ok(KeyWord::again(word_of(right)));
+        }
         K::with_word(&self.pool, word_of(right), |right| {
-            if K::INLINE {
-                return right.make_word(&self.pool).map_err(IndexError::from);
-            }
             K::with_word(&self.pool, word_of(left), |left| {
                 let (mut left_space, mut right_space) = ([0; 8], [0; 8]);
                 let (left, right) = (left.bytes(&mut left_space), right.bytes(&mut right_space));

@@ -22,7 +22,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
-        sources: &["index/src/wb_tree"],
+        sources: &["index/src/wb_tree", "!index/src/wb_tree/bitmap"],
         options: IndexOptions::DEFAULT,
         runs: &[
             Run::integers("wb-tree-slot:u64"),

@@ -94,7 +94,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     optimisations: Optimisations::NONE,
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
-        sources: &["index/src/art", "index/src/radix"],
+        sources: &["index/src/art/", "!index/src/art/copies", "index/src/radix"],
         options: IndexOptions::DEFAULT,
         runs: &[
             Run::integers("woart:u64"),

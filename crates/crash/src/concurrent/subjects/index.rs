@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use lapis_device::Modelled;
-use lapis_index::{AnyIndex, Change, IndexKey, IndexKind, IndexOptions};
+use lapis_index::{AnyIndex, Change, Exploration, IndexKey, IndexKind, IndexOptions};
 use lapis_pmem::AuditReport;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -237,7 +237,7 @@ where
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        self.sources.iter().any(|part| file.contains(part))
+        Exploration::owns(self.sources, file)
     }
 }
 

@@ -72,9 +72,10 @@ pub fn read(sources: &[Source]) -> Findings {
 }
 
 fn persist_calls(files: &[File<'_>]) -> Vec<PersistCall> {
+    // Those that forward nobody's place stand for themselves: a call that means one of them means no other.
     let mut functions: Vec<(&str, &Function<'_>)> = Vec::new();
     for file in files {
-        functions.extend(file.functions.iter().filter(|it| it.tracks).map(|it| (file.path, it)));
+        functions.extend(file.functions.iter().map(|it| (file.path, it)));
     }
     // What each comes to, until nothing is added: functions call one another.
     let mut kinds: Vec<Vec<Kind>> = functions.iter().map(|(_, it)| it.own_kinds()).collect();
@@ -82,8 +83,8 @@ fn persist_calls(files: &[File<'_>]) -> Vec<PersistCall> {
     loop {
         let mut changed = false;
         for (number, (path, function)) in functions.iter().enumerate() {
-            // How a machine does that is its own.
-            if is_own[number] {
+            // How a machine does that is its own, and what forwards no place has its own points.
+            if is_own[number] || !function.tracks {
                 continue;
             }
             let direct = function.calls.iter().filter(|call| !call.is_in_closure);
@@ -130,15 +131,37 @@ fn meant(
         return Vec::new();
     }
     let all = functions.iter().zip(kinds);
-    let same = all.filter(|((place, it), _)| {
-        let is_method = call.form == Form::Path || it.is_method == (call.form == Form::Method);
-        let is_same = (it.name, it.parameters) == (call.name, call.arguments);
-        is_same && is_method && it.is_seen(place, path)
-    });
-    let mut found: Vec<Kind> = same.flat_map(|(_, kinds)| kinds.iter().copied()).collect();
+    let mut same: Vec<_> = all
+        .filter(|((place, it), _)| {
+            let is_method = call.form == Form::Path || it.is_method == (call.form == Form::Method);
+            let is_same = (it.name, it.parameters) == (call.name, call.arguments);
+            is_same && is_method && it.is_seen(place, path) && is_in(call.qualifier, place)
+        })
+        .collect();
+    // What a type has itself comes before what traits give it.
+    if call.receiver == Some("self") && same.iter().any(|((place, _), _)| is_beside(place, path)) {
+        same.retain(|((place, _), _)| is_beside(place, path));
+    }
+    let mut found: Vec<Kind> = same.iter().flat_map(|(_, kinds)| kinds.iter().copied()).collect();
     found.sort();
     found.dedup();
     found
+}
+
+/// Whether a function of this file can be meant by a path that leads through this module.
+fn is_in(qualifier: Option<&str>, place: &str) -> bool {
+    let module = |name: &str| {
+        let is_type = name.starts_with(char::is_uppercase);
+        (!is_type && !["crate", "self", "super"].contains(&name)).then(|| name.to_owned())
+    };
+    qualifier.and_then(module).is_none_or(|name| {
+        place.ends_with(&format!("/{name}.rs")) || place.ends_with(&format!("/{name}/mod.rs"))
+    })
+}
+
+/// Whether two files are in the same crates/NAME/src/MODULE.
+fn is_beside(one: &str, other: &str) -> bool {
+    one.split('/').take(4).eq(other.split('/').take(4))
 }
 
 /// How far a function can be seen.
@@ -170,15 +193,11 @@ impl Function<'_> {
 
     /// Whether code in the file `path` can call it, which is in `place`.
     fn is_seen(&self, place: &str, path: &str) -> bool {
-        let parts = |path: &str, count: usize| {
-            path.split('/').take(count).map(str::to_owned).collect::<Vec<_>>()
-        };
         match self.seen {
             Seen::Everywhere => true,
             // crates/NAME
-            Seen::InCrate => parts(place, 2) == parts(path, 2),
-            // crates/NAME/src/MODULE
-            Seen::InModule => parts(place, 4) == parts(path, 4),
+            Seen::InCrate => place.split('/').take(2).eq(path.split('/').take(2)),
+            Seen::InModule => is_beside(place, path),
         }
     }
 }
@@ -199,6 +218,8 @@ struct Call<'s> {
     form: Form,
     /// The last name before the dot.
     receiver: Option<&'s str>,
+    /// The last name before the two colons.
+    qualifier: Option<&'s str>,
     /// Line and column, as the compiler numbers them.
     at: (u32, u32),
     is_in_closure: bool,
@@ -273,6 +294,27 @@ mod tests {
                     fn a() { if domain.commits(M) { domain.fence(); } else { domain.fence(); } \
                     if !domain.commits(M) { domain.fence(); } fence(Order); }";
         assert_eq!(found(text), [(2, 65, Kind::Fence), (2, 107, Kind::Fence)]);
+    }
+
+    #[test]
+    fn a_path_through_a_module_means_what_is_there_and_a_type_has_its_own_methods_first() {
+        let domain = "pub trait Domain { #[track_caller] fn flush_range(&self, a: A, b: B); #[track_caller] fn fence(&self); }";
+        let table = "#[track_caller] pub fn empty(d: D) { d.fence(); } impl Table { #[track_caller] pub fn grow(&self, d: D) { d.fence(); } }";
+        let text = "fn a() { std::sync::atomic::fence(Order); resize::empty(d); table::empty(d); self.grow(d); it.grow(d); }\n\
+                    impl Tree { fn grow(&self, d: D) {} }";
+        let files = [
+            ("crates/pmem/src/domain.rs", domain),
+            ("crates/index/src/tables/table.rs", table),
+            ("crates/index/src/tree/mod.rs", text),
+        ];
+        let files =
+            files.map(|(path, text)| Source { path: path.to_owned(), text: text.to_owned() });
+        let calls = read(&files).persist_calls;
+        let here = calls.into_iter().filter(|call| call.path.contains("tree"));
+        let found: Vec<_> = here.map(|call| (call.line, call.column)).collect();
+        let places =
+            ["table::empty", "grow(d); }"].map(|call| (1, text.find(call).unwrap() as u32 + 1));
+        assert_eq!(found, places);
     }
 
     #[test]
