@@ -9,6 +9,7 @@ use lapis_lab::experiment::table::Table;
 pub use lapis_lab::experiment::table::{grouped, human_bytes};
 use serde::Serialize;
 
+use crate::commands::lab::frame::Csv;
 use crate::failure::{Failure, reason};
 
 /// Columns of a terminal that does not say how many it has, as on a serial line.
@@ -36,6 +37,8 @@ fn fewest_columns(table: &Table) -> usize {
 pub struct Output {
     sink: BufWriter<Stdout>,
     json: bool,
+    /// Where the rows of the result are to be, too.
+    csv: Csv,
     /// Something was written.
     used: bool,
 }
@@ -43,7 +46,13 @@ pub struct Output {
 impl Output {
     /// Standard output.
     pub fn stdout(json: bool) -> Self {
-        Self { sink: BufWriter::with_capacity(1 << 16, io::stdout()), json, used: false }
+        let sink = BufWriter::with_capacity(1 << 16, io::stdout());
+        Self { sink, json, csv: Csv::default(), used: false }
+    }
+
+    /// Has the rows of the result written there, too, whether it is printed as JSON or not.
+    pub fn rows_to(&mut self, csv: &Csv) {
+        self.csv = csv.clone();
     }
 
     /// Whether the one JSON object was asked for.
@@ -113,6 +122,7 @@ impl Output {
     pub fn failure(&mut self, failure: &Failure) -> Result<(), Failure> {
         match failure.sentence() {
             Some(error) if !self.used => {
+                self.csv = Csv::default();
                 self.json(&serde_json::json!({ "error": error, "code": failure.exit_code() }))?;
                 self.flush()
             }
@@ -120,8 +130,9 @@ impl Output {
         }
     }
 
-    /// Writes the JSON object; nothing without `--json`.
+    /// Writes the result as a JSON object; nothing without `--json`, but its rows where they are to be.
     pub fn json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
+        self.csv.save(object)?;
         if !self.json {
             return Ok(());
         }

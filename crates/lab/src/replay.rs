@@ -17,6 +17,7 @@ use crate::experiment::Findings;
 use crate::experiment::table::{Table, grouped, human_bytes};
 use crate::key_value::KeyValue;
 use crate::keys::scatter;
+use crate::plot::Plot;
 use crate::progress::{OnProgress, Progress};
 use crate::report::{Latencies, Report};
 
@@ -75,6 +76,10 @@ impl Findings for ReplayReport {
         ));
         notes.extend(self.first_mismatches.iter().map(|mismatch| format!("! {mismatch}")));
         notes
+    }
+
+    fn figure(&self) -> Option<Plot> {
+        std::slice::from_ref(&self.report).figure()
     }
 }
 

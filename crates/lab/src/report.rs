@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::experiment::Findings;
 use crate::experiment::meter::CountsPerOperation;
 use crate::experiment::table::{Table, decimals, grouped};
+use crate::plot::{Axis, Panel, Plot, Source};
 
 /// The longest latency a histogram tells from longer ones.
 const LONGEST_NS: u64 = 60_000_000_000;
@@ -224,6 +225,42 @@ impl Findings for [Report] {
             ]);
         }
         vec![measured, modelled]
+    }
+
+    fn figure(&self) -> Option<Plot> {
+        let places = || Axis::categories("workload", self.iter().map(|run| &run.workload));
+        let of_each = |value: &dyn Fn(&Report) -> f64| {
+            self.iter().enumerate().map(|(at, run)| (at as f64, value(run))).collect::<Vec<_>>()
+        };
+        let mut rates = Panel::new("throughput", places(), Axis::linear("operations/s"));
+        rates.bars("all threads", Source::Measured, of_each(&|run| run.ops_per_s));
+        let mut latencies = Panel::new("latency", places(), Axis::log10("ns"));
+        let quantiles: [(&str, fn(Quantiles) -> u64); 4] = [
+            ("p50", |of| of.p50),
+            ("p99", |of| of.p99),
+            ("p99.9", |of| of.p999),
+            ("p99.99", |of| of.p9999),
+        ];
+        for (name, quantile) in quantiles {
+            let points = of_each(&|run| quantile(run.latency_ns) as f64);
+            latencies.line(name, Source::Measured, points);
+        }
+        let mut panels = vec![rates, latencies];
+        if let Some(profile) = profile(self) {
+            let mut counts = Panel::new("counts", places(), Axis::linear("per operation"));
+            let of_counts: [(&str, fn(CountsPerOperation) -> f64); 4] = [
+                ("flushes", |of| of.flushes),
+                ("fences", |of| of.fences),
+                ("WPQ inserts", |of| of.wpq_inserts),
+                ("media writes", |of| of.media_writes),
+            ];
+            for (name, count) in of_counts {
+                let counted = |run: &Report| run.per_op.counts.map_or(0.0, count);
+                counts.bars(name, Source::modelled(profile), of_each(&counted));
+            }
+            panels.push(counts);
+        }
+        Some(Plot::new("Workloads", "Media writes are in units of 64 bytes.", panels))
     }
 
     fn notes(&self) -> Vec<String> {

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis_lab::modelled_store::count_replay;
-use lapis_lab::replay::{ReplayError, read_trace, replay};
+use lapis_lab::replay::{ReplayError, ReplayReport, read_trace, replay};
+use serde::Serialize;
 
-use crate::commands::lab::frame;
+use crate::commands::lab::frame::{self, Figures};
 use crate::commands::ycsb;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
@@ -34,6 +35,14 @@ pub struct Arguments {
     limit: Option<usize>,
     #[command(flatten)]
     store: WorkloadArguments,
+    #[command(flatten)]
+    figures: Figures,
+}
+
+/// Rows for other programs: a replay is one run.
+#[derive(Serialize)]
+struct Runs<'a> {
+    runs: [&'a ReplayReport; 1],
 }
 
 /// Runs `lapis replay`.
@@ -61,6 +70,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         report.report.per_op =
             count_replay(&arguments.store.profile, &requests).map_err(ycsb::not_counted)?;
     }
+    arguments.figures.save(&report, &Runs { runs: [&report] })?;
     frame::json(output, None, &report)?;
     output.findings(&report)?;
     Ok(if report.mismatches == 0 { Verdict::Good } else { Verdict::Bad })

@@ -6,7 +6,7 @@ use lapis_lab::report::Report;
 use lapis_lab::ycsb::{Driver, Options, RequestDistribution, Workload, WorkloadError};
 use serde::Serialize;
 
-use crate::commands::lab::frame::{self, Csv};
+use crate::commands::lab::frame::{self, Figures};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 use crate::progress;
@@ -20,6 +20,7 @@ Examples:
   lapis ycsb --workload load,a,b,c,d,e,f --records 1000000 --threads 2
   lapis ycsb --workload load,a --dir /tmp/store --durability eventual
   lapis ycsb --workload c --dir /tmp/store        uses what an earlier load left there
+  lapis ycsb --workload a,b,c,d,e,f --plot ycsb.svg --csv ycsb.csv
 
 Workloads run one after the other over the same records; without --dir in memory, where nothing waits
 for a disk. A wrong answer of the store ends the run with exit code 1. Hardware does not
@@ -47,7 +48,7 @@ pub struct Arguments {
     #[command(flatten)]
     store: WorkloadArguments,
     #[command(flatten)]
-    csv: Csv,
+    figures: Figures,
 }
 
 fn parse_workload(name: &str) -> Result<Workload, String> {
@@ -100,7 +101,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     if let Some(last) = runs.last() {
         let durability = store.info(false)?.durability;
         let result = Runs { last, durability, runs: &runs };
-        arguments.csv.save(&result)?;
+        arguments.figures.save(runs.as_slice(), &result)?;
         frame::json(output, Some(arguments.seed), &result)?;
     }
     output.findings(runs.as_slice())?;

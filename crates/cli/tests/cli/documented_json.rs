@@ -93,6 +93,24 @@ fn ycsb_writes_a_row_for_each_workload() {
 }
 
 #[test]
+fn workloads_are_drawn_and_explorations_written_as_rows() {
+    let scene = Scene::new();
+    let (figure, rows, trace) =
+        (scene.path("figure.svg"), scene.path("rows.csv"), scene.path("trace.csv"));
+    std::fs::write(&trace, "version,time_us,op,size,lbn\n1,5,2a,512,7\n1,9,28,512,7\n").unwrap();
+    let ycsb = ["ycsb", "--workload", "load,c", "--records", "100", "--operations", "100"];
+    for arguments in [&ycsb[..], &["replay", text(&trace)]] {
+        let drawn = ["--plot", text(&figure), "--csv", text(&rows)];
+        run(arguments.iter().copied().chain(drawn)).good();
+        let drawing = std::fs::read_to_string(&figure).unwrap();
+        assert!(drawing.contains("modelled: optane-100") && drawing.contains("measured here"));
+        assert!(std::fs::read_to_string(&rows).unwrap().starts_with("workload,records,"));
+    }
+    run(["crash", "wort", "--ops", "20", "--images", "50", "--csv", text(&rows)]).good();
+    assert!(std::fs::read_to_string(&rows).unwrap().starts_with("event,count"));
+}
+
+#[test]
 fn crash_with_several_workers() {
     let arguments =
         ["crash", "p-clht", "--workers", "2", "--ops", "6", "--schedules", "5", "--json"];

@@ -2,7 +2,8 @@
 //!
 //! A column is a field of the JSON, in the order in which it stands there; those of an object within a
 //! row are named with a point between: `measured.mops`. What is null in a row is an empty cell. A result
-//! with several tables has all their rows, and a first column `table` that says which they are of.
+//! with several tables has all their rows, and a first column `table` that says which they are of. What is a list
+//! has one table.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,8 +14,11 @@ use serde_json::{Map, Value};
 /// If it cannot be written as JSON.
 pub fn csv(result: &impl Serialize) -> Result<String, serde_json::Error> {
     let result = serde_json::to_value(result)?;
-    let lists = result.as_object().into_iter().flatten();
-    let lists = lists.filter_map(|(name, value)| Some((name.as_str(), value.as_array()?)));
+    let fields =
+        result.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
+    // A list is a table of its own.
+    let lists = fields.chain([("rows", &result)]);
+    let lists = lists.filter_map(|(name, value)| Some((name, value.as_array()?)));
     let mut tables: Vec<(&str, &Vec<Value>)> =
         lists.filter(|(_, rows)| rows.first().is_some_and(Value::is_object)).collect();
     // What is worked out from the rows is no table of its own.
@@ -100,6 +104,11 @@ mod tests {
     fn rows_of_several_tables_say_which_they_are_of() {
         let result = json!({"n": 1, "a": [{"x": [1, {"y": 2}]}], "b": [{"x": "c"}], "c": []});
         assert_eq!(csv(&result).unwrap(), "table,x,x.0,x.1.y\r\na,,1,2\r\nb,c,,\r\n");
+    }
+
+    #[test]
+    fn a_list_is_one_table() {
+        assert_eq!(csv(&json!([{"x": 1}, {"x": 2}])).unwrap(), "x\r\n1\r\n2\r\n");
     }
 
     #[test]

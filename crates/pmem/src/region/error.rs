@@ -34,6 +34,16 @@ pub enum RegionError {
         /// Bytes the region can hold.
         capacity_bytes: usize,
     },
+    /// A device, which cannot grow, is shorter than what was asked for.
+    #[error(
+        "the device has {device_bytes} bytes and {asked_bytes} are asked for; ask for fewer (--pmem-mib on the command line)"
+    )]
+    DeviceTooShort {
+        /// Bytes of the device.
+        device_bytes: usize,
+        /// Bytes that were asked for.
+        asked_bytes: usize,
+    },
     /// The medium cannot give the durability asked for.
     #[error("{} cannot survive a power cut; use another medium or ask for less", medium.name())]
     DurabilityUnavailable {

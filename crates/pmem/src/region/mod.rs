@@ -330,7 +330,8 @@ impl Region {
         // SIGBUS. The pool header says how long the file must be.
         let whole = length / EXTENT_BYTES * EXTENT_BYTES;
         if device && create_bytes > whole {
-            return Err(RegionError::NoSpace { needed_bytes: create_bytes - whole });
+            let (device_bytes, asked_bytes) = (whole, create_bytes);
+            return Err(RegionError::DeviceTooShort { device_bytes, asked_bytes });
         }
         if whole > 0 {
             region.map_extent(0, whole)?;

@@ -21,6 +21,7 @@ use lapis_crash::{explore_further, explore_structure, structure_persist_points, 
 use lapis_lab::experiment::table::Table;
 use lapis_pmem::Optimisations;
 
+use crate::commands::lab::frame::Csv;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
 use crate::{progress, stop};
@@ -169,6 +170,8 @@ pub struct Arguments {
     #[arg(long, value_name = "CHOICES", requires = "at", value_parser = parse_image)]
     image: Option<Image>,
     #[command(flatten)]
+    csv: Csv,
+    #[command(flatten)]
     recorded: trace::TraceArguments,
     #[command(flatten)]
     several: workers::Workers,
@@ -236,6 +239,7 @@ impl TypedValueParser for StructureNames {
 /// Runs `lapis crash`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     refuse_what_would_be_ignored(arguments)?;
+    output.rows_to(&arguments.csv);
     if let Some(path) = &arguments.html {
         // Not after minutes of work.
         check_writable(path)?;

@@ -45,7 +45,7 @@ pub struct Seed {
 }
 
 /// Where to put rows for other programs.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Csv {
     /// Write the rows into this file as CSV
     #[arg(long, value_name = "FILE")]
@@ -61,14 +61,38 @@ impl Csv {
     }
 }
 
-/// Where to put what comes out, beside standard output.
+/// Where to put rows and the figure of them.
 #[derive(Debug, Args)]
-pub struct Destinations {
+pub struct Figures {
     /// Draw the figure into this file, as SVG or, if it ends in .html, as a page
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     #[command(flatten)]
     csv: Csv,
+}
+
+impl Figures {
+    /// Draws what was found and writes the rows of `result`, where that was asked for.
+    pub fn save(
+        &self,
+        found: &(impl Findings + ?Sized),
+        result: &impl Serialize,
+    ) -> Result<(), Failure> {
+        if let Some(path) = &self.plot {
+            let figure = found.figure();
+            let figure =
+                figure.ok_or_else(|| refused("there is no figure of this; leave --plot out"));
+            figure?.save(path).map_err(refused)?;
+        }
+        self.csv.save(result)
+    }
+}
+
+/// Where to put what comes out, beside standard output.
+#[derive(Debug, Args)]
+pub struct Destinations {
+    #[command(flatten)]
+    figures: Figures,
     /// Put the tables into this document, in place of those there; may be given several times
     #[arg(long, value_name = "FILE")]
     write: Vec<PathBuf>,
@@ -96,13 +120,7 @@ impl Destinations {
         seed: Option<u64>,
         output: &mut Output,
     ) -> Result<Verdict, Failure> {
-        if let Some(path) = &self.plot {
-            let figure = found.figure();
-            let figure =
-                figure.ok_or_else(|| refused("there is no figure of this; leave --plot out"));
-            figure?.save(path).map_err(refused)?;
-        }
-        self.csv.save(found)?;
+        self.figures.save(found, found)?;
         let (sections, renew) = (found.sections(), |old: &str, new: &str| found.renewed(old, new));
         for path in &self.write {
             put_those_there(path, &sections, renew).map_err(refused)?;
