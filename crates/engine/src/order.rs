@@ -1,7 +1,9 @@
 //! The order of transactions: who is the last, who is still changing trees, who reads which state.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hint::spin_loop;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::Domain;
 use lapis_pmem::host_lock::{self, HostGuard};
@@ -10,6 +12,10 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::error::EngineError;
 use crate::mutants::READERS_FORGOTTEN;
 use crate::reads::{ReadSet, WrittenKeys};
+
+/// A reader looks so often whether the trees have its state before it sleeps. Another's change takes a microsecond or two,
+/// to fall asleep and be woken takes twenty.
+const LOOKS: u32 = 100;
 
 /// A transaction that is in the log and not yet in all trees.
 #[derive(Debug)]
@@ -51,6 +57,11 @@ impl State {
         [applying, unordered].into_iter().flatten().min()
     }
 
+    /// The first transaction that has not changed its trees; the last number if all have.
+    fn first_applying(&self) -> u64 {
+        self.applying.front().map_or(u64::MAX, |first| first.lsn)
+    }
+
     fn oldest_reader(&self) -> Option<u64> {
         self.readers.first_key_value().map(|(&since, _)| since)
     }
@@ -74,19 +85,23 @@ impl State {
 pub(crate) struct Order<D: Domain> {
     domain: D,
     state: Mutex<State>,
+    /// [`State::first_applying`], for those who look without the lock.
+    first_applying: AtomicU64,
     /// Notified when a transaction has changed its trees, or nothing will any more, or the log is kept for fewer.
     applied: Condvar,
 }
 
 /// The turn to append a commit record.
 pub(crate) struct Turn<'o, D: Domain> {
+    order: &'o Order<D>,
     state: HostGuard<'o, D, MutexGuard<'o, State>>,
 }
 
 impl<D: Domain> Order<D> {
     pub(crate) fn new(domain: D, last: u64) -> Self {
         let state = Mutex::new(State { last, ..State::default() });
-        Self { domain, state, applied: Condvar::new() }
+        let first_applying = AtomicU64::new(u64::MAX);
+        Self { domain, state, first_applying, applied: Condvar::new() }
     }
 
     fn lock(&self) -> HostGuard<'_, D, MutexGuard<'_, State>> {
@@ -99,7 +114,18 @@ impl<D: Domain> Order<D> {
         state.check_running()?;
         let since = state.last;
         *state.readers.entry(since).or_default() += 1;
-        while state.applying.front().is_some_and(|first| first.lsn <= since) {
+        // A machine on which threads take turns has nobody to look at.
+        if !D::DETERMINISTIC && state.first_applying() <= since {
+            drop(state);
+            for _ in 0..LOOKS {
+                spin_loop();
+                if self.first_applying.load(Ordering::Acquire) > since {
+                    return Ok(since);
+                }
+            }
+            state = self.lock();
+        }
+        while state.first_applying() <= since {
             if let Err(stopped) = state.check_running() {
                 state.leave(since);
                 return Err(stopped);
@@ -129,7 +155,7 @@ impl<D: Domain> Order<D> {
 
     /// Whether every transaction up to `lsn` has changed its trees.
     pub(crate) fn is_applied(&self, lsn: u64) -> bool {
-        self.lock().applying.front().is_none_or(|first| first.lsn > lsn)
+        self.lock().first_applying() > lsn
     }
 
     /// Whether anybody reads an older state than the present one, beside `own`.
@@ -141,7 +167,7 @@ impl<D: Domain> Order<D> {
     pub(crate) fn turn(&self) -> Result<Turn<'_, D>, EngineError> {
         let state = self.lock();
         state.check_running()?;
-        Ok(Turn { state })
+        Ok(Turn { order: self, state })
     }
 
     /// Keeps the log as it is from here on, for parts that are about to be appended.
@@ -175,6 +201,7 @@ impl<D: Domain> Order<D> {
         while state.applying.front().is_some_and(|first| first.done) {
             state.applying.pop_front();
         }
+        self.first_applying.store(state.first_applying(), Ordering::Release);
         drop(state);
         self.applied.notify_all();
     }
@@ -266,6 +293,7 @@ impl<D: Domain> Turn<'_, D> {
         state.last = lsn;
         let keep_from = first_part.unwrap_or(lsn);
         state.applying.push_back(Applying { lsn, keep_from, done: false });
+        self.order.first_applying.store(state.first_applying(), Ordering::Release);
         state.recent.extend(written.map(|written| (lsn, written)));
         state.long.extend(first_part.map(|first| (lsn, first)));
     }

@@ -342,7 +342,8 @@ impl Config {
         let frames = (self.cache_bytes - for_minis) / self.page_bytes.max(1);
         let frames = frames.max(FEWEST_FRAMES);
         let mini_frames = for_minis / MINI_FRAME_BYTES;
-        let most_changed_frames = frames / 2;
+        // What is changed again and again is written once for many changes; a quarter is there for what is read.
+        let most_changed_frames = frames / 4 * 3;
         let default = BufferOptions::default();
         options.buffer = BufferOptions { frames, mini_frames, most_changed_frames, ..default };
         options.buffer.space.page_bytes = self.page_bytes;

@@ -43,8 +43,8 @@ impl<D: Domain> BufferManager<D> {
     /// # Errors
     /// [`BufferError`]; what was to be written still is.
     pub fn write_back_early(&self) -> Result<bool, BufferError> {
-        let many =
-            self.changed_frames.get(&self.domain) > self.options.most_changed_frames as u64 / 2;
+        let changed = self.changed_frames.get(&self.domain);
+        let many = changed > self.options.most_changed_frames as u64 / 4 * 3;
         Ok((many || self.tier_wants_writing()) && self.write_back()? > 0)
     }
 
