@@ -31,7 +31,7 @@ mod compiled {
         };
     }
     compile! {
-        create create_named open open_kind open_with_threads pool kind get get_pinned get_many change scan_leaves range first for_each for_each_by_part
+        create create_named open open_kind open_with_threads pool kind get get_pinned get_many approach insert_many change scan_leaves range first for_each for_each_by_part
         check statistics visit_blocks
     }
 }

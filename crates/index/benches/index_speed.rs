@@ -68,6 +68,16 @@ fn measure<F: IndexFamily>(count: usize, threads: usize) -> Result<(), Box<dyn E
         IndexOf::<F, Hardware, u64>::create_named(&pool, "index", &IndexOptions::default())?;
 
     measure_phase("insert", threads, &keys, |key| index.insert(key, !key).is_ok());
+    {
+        let pool = Arc::new(Pool::create_anonymous(64 * count + count * 192 + (16 << 20))?);
+        let options = IndexOptions::default();
+        let index = IndexOf::<F, Hardware, u64>::create_named(&pool, "index", &options)?;
+        let many: Vec<&[u64]> = keys.chunks(MANY).collect();
+        measure_phase("insert many", threads, &many, |group| {
+            let entries: Vec<(&u64, u64)> = group.iter().map(|key| (key, !key)).collect();
+            index.insert_many(&entries, &mut |_, _| {}).is_ok()
+        });
+    }
     keys.shuffle(&mut random);
     measure_phase("get", threads, &keys, |key| index.get(key) == Some(!key));
     let many: Vec<&[u64]> = keys.chunks(MANY).collect();

@@ -79,6 +79,23 @@ impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
         each_index!(self, |F, index| index.get_many(keys, answer));
     }
 
+    /// [`Index::approach`].
+    pub fn approach(&self, keys: &[&K]) {
+        each_index!(self, |F, index| index.approach(keys));
+    }
+
+    /// [`Index::insert_many`].
+    ///
+    /// # Errors
+    /// As for [`Index::insert_many`].
+    pub fn insert_many(
+        &self,
+        entries: &[(&K, u64)],
+        answer: &mut dyn FnMut(usize, Outcome),
+    ) -> Result<(), IndexError> {
+        each_index!(self, |F, index| index.insert_many(entries, answer))
+    }
+
     /// [`Index::change`].
     ///
     /// # Errors

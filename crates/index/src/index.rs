@@ -178,9 +178,9 @@ impl Measuring {
 /// Is told of each value while blocks are visited: values may refer to blocks of their own.
 pub type OnValue<'v, D> = &'v mut dyn FnMut(&mut BlockVisitor<'_, D>, u64);
 
-/// Look-ups of [`Index::get_many`] that are under way at the same time: about what a core can have
-/// in cache misses.
-pub(crate) const LOOK_UPS_AT_ONCE: usize = 16;
+/// Look-ups of [`Index::get_many`], and changes that [`Index::approach`] prepares, that are under way at the same time: about
+/// what a core can have in cache misses.
+pub const LOOK_UPS_AT_ONCE: usize = 16;
 
 /// A map from keys to 8-byte values in persistent memory.
 ///
@@ -308,6 +308,33 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
                 place += 1;
             }
         }
+    }
+
+    /// Brings into the caches what changes of these few keys read, with the misses of several keys under way at the same
+    /// time, as far as the structure knows early what that is.
+    fn approach(&self, keys: &[&K]) {
+        keys.iter().for_each(|key| self.prefetch(key));
+    }
+
+    /// [`Index::insert`] of many entries, in their order: `answer` is called with the place of each and its outcome, when
+    /// it is durable. Each costs what it costs alone, but for cache misses ([`Index::approach`]).
+    ///
+    /// # Errors
+    /// [`IndexError`], of the first that cannot be added; those before it are, those behind it are not tried.
+    fn insert_many(
+        &self,
+        entries: &[(&K, u64)],
+        answer: &mut dyn FnMut(usize, Outcome),
+    ) -> Result<(), IndexError> {
+        for (number, group) in entries.chunks(LOOK_UPS_AT_ONCE).enumerate() {
+            let mut keys = [group[0].0; LOOK_UPS_AT_ONCE];
+            keys.iter_mut().zip(group).for_each(|(place, (key, _))| *place = key);
+            self.approach(&keys[..group.len()]);
+            for (within, (key, value)) in group.iter().enumerate() {
+                answer(number * LOOK_UPS_AT_ONCE + within, self.insert(key, *value)?);
+            }
+        }
+        Ok(())
     }
 
     /// Calls `visit` for each entry, in key order if the structure is ordered, until it breaks.

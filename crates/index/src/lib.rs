@@ -53,8 +53,8 @@ pub use declaration::{Declaration, Exploration, History, IndexFamily, IndexOf, I
 pub use entries_by_part::EntriesByPart;
 pub use error::IndexError;
 pub use index::{
-    Capabilities, Change, Direction, Index, IndexOptions, InnerNodes, OnValue, OrderedIndex,
-    Outcome, Statistics,
+    Capabilities, Change, Direction, Index, IndexOptions, InnerNodes, LOOK_UPS_AT_ONCE, OnValue,
+    OrderedIndex, Outcome, Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyKind, KeyWord, MAX_KEY_BYTES};
 pub use leaf_entries::{LeafEntries, OnLeaf};

@@ -63,6 +63,10 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
         self.get_values(keys, answer);
     }
 
+    fn approach(&self, keys: &[&T::Key]) {
+        self.get_values(keys, &mut |_, _| {});
+    }
+
     fn for_each(&self, visit: &mut dyn FnMut(&T::Key, u64) -> ControlFlow<()>) {
         self.scan(Bound::Unbounded, Direction::Forward, visit);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lapis_index::InnerNodes;
+use lapis_index::{InnerNodes, Outcome};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -42,10 +42,20 @@ fn through_its_life<K: Keys + ?Sized>(tested: Tested, numbers: impl IntoIterator
         assert_eq!(answers, half.len());
         assert_sound(&index, &expected);
     }
-    for key in &keys[..keys.len() / 30] {
-        assert_eq!(index.insert(K::borrow(key), 1).unwrap().previous, None);
-        expected.insert(key.clone(), 1);
-    }
+    // The last one is there by then.
+    let again = &keys[..keys.len() / 30];
+    let entries: Vec<(&K, u64)> = again
+        .iter()
+        .chain(again.first())
+        .zip(1..)
+        .map(|(key, value)| (K::borrow(key), value))
+        .collect();
+    let mut answered = Vec::new();
+    let mut answer = |place, outcome: Outcome| answered.push((place, outcome.previous));
+    index.insert_many(&entries, &mut answer).unwrap();
+    let places = (0..again.len()).map(|place| (place, None));
+    assert!(answered.into_iter().eq(places.chain([(again.len(), Some(1))])));
+    expected.extend(again.iter().cloned().zip(1..));
     assert_sound(&index, &expected);
 }
 
