@@ -18,7 +18,7 @@ esac
 exec taskset -c "$CPU" timeout -k 5 "${SECONDS_AT_MOST:-300}" qemu-system-x86_64 -nodefaults -no-user-config \
   -display none -no-reboot -machine $machine -m 1536M,slots=2,maxmem=8G -accel tcg,thread=single -cpu max \
   -smp "${PROCESSORS:-1}" $module -kernel "$W/vmlinuz" -initrd "$W/guest.cpio" \
-  -append "console=ttyS0 quiet nokaslr mitigations=off no5lvl random.trust_cpu=on panic=-1 ${APPEND:-}" \
+  -append "console=ttyS0 quiet nokaslr no_timer_check mitigations=off no5lvl random.trust_cpu=on panic=-1 ${APPEND:-}" \
   -chardev file,id=console,path="$log" -serial chardev:console \
   -device virtio-serial-pci -chardev file,id=said,path="$log.said" -device virtconsole,chardev=said \
   -drive file="$log.job",format=raw,if=none,id=job,readonly=on -device virtio-blk-pci,drive=job \
