@@ -103,6 +103,8 @@ pub struct Run {
     pub cramped_bytes: usize,
     /// Whether removals may be refused there, too.
     pub refuses_removals: bool,
+    /// Whether all keys belong to one place of a hash table.
+    pub is_crowded: bool,
 }
 
 impl Run {
@@ -118,6 +120,7 @@ impl Run {
             as_in_use: false,
             cramped_bytes: 0,
             refuses_removals: false,
+            is_crowded: false,
         }
     }
 
@@ -140,6 +143,11 @@ impl Run {
     /// A run with integers that are removed in order.
     pub const fn drained(name: &'static str) -> Self {
         Self { drains: true, ..Self::integers(name).of(80) }
+    }
+
+    /// The same with keys whose hashes begin alike, so that chains and directories become long.
+    pub const fn crowded(self) -> Self {
+        Self { is_crowded: true, ..self }
     }
 
     /// The same in a pool of so many bytes, which are all taken before the power is cut.

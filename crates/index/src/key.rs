@@ -265,7 +265,7 @@ impl IndexKey for u64 {
 /// keys carry the upper bits of the hash as their tag: taken from elsewhere, the tag tells apart the
 /// keys of one place.
 #[inline(always)]
-pub(crate) fn place_hash<K: IndexKey + ?Sized>(key: &K) -> u64 {
+pub fn place_hash<K: IndexKey + ?Sized>(key: &K) -> u64 {
     key.hash64().rotate_left(16)
 }
 

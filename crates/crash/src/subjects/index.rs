@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use lapis_device::Modelled;
 use lapis_index::{
     AnyIndex, Change, Exploration, Index, IndexError, IndexKey, IndexKind, IndexOf, IndexOptions,
-    IndexRoot, with_index,
+    IndexRoot, place_hash, with_index,
 };
 use lapis_pmem::{AuditReport, BlockVisitor, Guard, Pool, ReachableBlocks};
 use rand::rngs::SmallRng;
@@ -28,6 +27,8 @@ const ROOT: &str = "index";
 const LOOK_UPS: usize = 64;
 /// What a key may take with all around it.
 const BYTES_PER_KEY: usize = 1024;
+/// Bits of a hash in which keys are the same that are to be in one place.
+const SAME_BITS: u32 = 9;
 /// A run of so many operations has at least one key for so many of them.
 const OPERATIONS_PER_KEY: u64 = 3;
 /// Operations of which most add, and then as many of which most remove.
@@ -135,7 +136,8 @@ pub struct IndexSubject<K: IndexKey + ?Sized> {
     drains: bool,
     begins_filled: bool,
     refuses: Refuses,
-    _keys: PhantomData<fn(&K)>,
+    /// The keys, if they are not those of the key space.
+    crowded: Vec<K::Buf>,
 }
 
 /// What an index may refuse to do for want of room.
@@ -168,7 +170,7 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
             drains: false,
             begins_filled: false,
             refuses: Refuses::Nothing,
-            _keys: PhantomData,
+            crowded: Vec::new(),
         }
     }
 
@@ -200,6 +202,18 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
         Self { filled, pool_bytes, begins_filled: true, keys: self.keys.max(filled), ..self }
     }
 
+    /// The same, with those keys of the key space alone whose hashes begin with [`SAME_BITS`] zeroes.
+    #[must_use]
+    pub fn crowded(mut self) -> Self
+    where
+        K: KeySpace,
+    {
+        let is_crowded = |key: &K::Buf| place_hash(K::borrow(key)).leading_zeros() >= SAME_BITS;
+        let crowded = (0..).map(K::key).filter(is_crowded);
+        self.crowded = crowded.take(self.keys.max(self.filled) as usize).collect();
+        self
+    }
+
     /// The same, with removals that go through the keys in order, so that nodes become empty.
     #[must_use]
     pub fn draining(self) -> Self {
@@ -219,6 +233,12 @@ pub struct LiveIndex<K: IndexKey + ?Sized> {
 /// Turns differ in few bits, which are not the lowest: this has them in all.
 fn spread(turn: u64) -> u64 {
     turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+}
+
+impl<K: KeySpace + ?Sized> IndexSubject<K> {
+    fn key(&self, number: u64) -> K::Buf {
+        self.crowded.get(number as usize).cloned().unwrap_or_else(|| K::key(number))
+    }
 }
 
 impl<K: KeySpace + ?Sized> Subject for IndexSubject<K>
@@ -252,10 +272,10 @@ where
         // turn, that they are few is what empties the index.
         let most = count as u64 / OPERATIONS_PER_KEY;
         let keys = if self.drains { self.keys } else { self.keys.max(most) };
-        let mut in_order: Vec<_> = (0..keys).map(K::key).collect();
+        let mut in_order: Vec<_> = (0..keys).map(|number| self.key(number)).collect();
         in_order.sort();
         let mut drained = in_order.into_iter().cycle();
-        let filling = (0..self.filled).map(|number| IndexOperation::Insert(K::key(number), 1));
+        let filling = (0..self.filled).map(|number| IndexOperation::Insert(self.key(number), 1));
         // Phases of growth and of shrinking, so that splits and merges both come; of few keys so short that both come
         // before the index is opened again.
         let phase = if self.drains { PHASE.min(self.keys as usize) } else { PHASE };
@@ -264,7 +284,7 @@ where
             if let (true, false, Some(next)) = (self.drains, growing, drained.next()) {
                 return IndexOperation::Remove(next);
             }
-            let key = K::key(random.random_range(0..keys));
+            let key = self.key(random.random_range(0..keys));
             let value = random.random_range(0..8);
             match random.random_range(0..10) {
                 0 => IndexOperation::Update(key, value),
@@ -308,7 +328,7 @@ where
             }
         }
         for _ in 0..3 {
-            let key = K::key(random.random_range(0..self.keys));
+            let key = self.key(random.random_range(0..self.keys));
             probes.push(if random.random() {
                 IndexOperation::Insert(key, random.random_range(0..8))
             } else {

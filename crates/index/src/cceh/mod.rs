@@ -292,6 +292,8 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::byte_strings("cceh:bytes").of(320),
             // Segments are merged and the directory is halved.
             Run::drained("cceh:drained").filled(),
+            // With a directory of many lines.
+            Run::drained("cceh:crowded").of(48).crowded(),
             Run { drains: true, ..Run::byte_strings("cceh:drained-bytes").of(80).filled() },
             // One of the two first segments is about to be split.
             Run::large("cceh:in-use", 2728).as_in_use(),

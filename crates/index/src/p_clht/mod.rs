@@ -298,6 +298,8 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::byte_strings("p-clht:bytes").of(640),
             // Chains whose buckets become empty.
             Run::drained("p-clht:drained").of(160),
+            // With chains of several buckets, which lose those between.
+            Run::drained("p-clht:crowded").of(24).crowded(),
             Run::large("p-clht:in-use", 800).as_in_use(),
         ],
         histories: &[],
