@@ -202,15 +202,19 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
         Self { filled, pool_bytes, begins_filled: true, keys: self.keys.max(filled), ..self }
     }
 
-    /// The same, with those keys of the key space alone whose hashes begin with [`SAME_BITS`] zeroes.
+    /// The same, with keys of which two of three have hashes that begin with [`SAME_BITS`] zeroes.
     #[must_use]
     pub fn crowded(mut self) -> Self
     where
         K: KeySpace,
     {
         let is_crowded = |key: &K::Buf| place_hash(K::borrow(key)).leading_zeros() >= SAME_BITS;
-        let crowded = (0..).map(K::key).filter(is_crowded);
-        self.crowded = crowded.take(self.keys.max(self.filled) as usize).collect();
+        let (mut crowded, mut others) = ((0..).map(K::key).filter(is_crowded), (0..).map(K::key));
+        let keys = (0..self.keys.max(self.filled)).filter_map(|number| match number % 3 {
+            0 => others.find(|key| !is_crowded(key)),
+            _ => crowded.next(),
+        });
+        self.crowded = keys.collect();
         self
     }
 
