@@ -184,6 +184,9 @@ impl Report {
     }
 }
 
+/// A number of something, by name.
+type Named<T, N> = (&'static str, fn(T) -> N);
+
 impl Findings for [Report] {
     fn tables(&self) -> Vec<Table> {
         let mut measured = Table::new(
@@ -235,7 +238,7 @@ impl Findings for [Report] {
         let mut rates = Panel::new("throughput", places(), Axis::linear("operations/s"));
         rates.bars("all threads", Source::Measured, of_each(&|run| run.ops_per_s));
         let mut latencies = Panel::new("latency", places(), Axis::log10("ns"));
-        let quantiles: [(&str, fn(Quantiles) -> u64); 4] = [
+        let quantiles: [Named<Quantiles, u64>; 4] = [
             ("p50", |of| of.p50),
             ("p99", |of| of.p99),
             ("p99.9", |of| of.p999),
@@ -248,7 +251,7 @@ impl Findings for [Report] {
         let mut panels = vec![rates, latencies];
         if let Some(profile) = profile(self) {
             let mut counts = Panel::new("counts", places(), Axis::linear("per operation"));
-            let of_counts: [(&str, fn(CountsPerOperation) -> f64); 4] = [
+            let of_counts: [Named<CountsPerOperation, f64>; 4] = [
                 ("flushes", |of| of.flushes),
                 ("fences", |of| of.fences),
                 ("WPQ inserts", |of| of.wpq_inserts),
