@@ -197,7 +197,7 @@ const KNOWN: [(&str, Waste, &str); 11] = [
     ("lapis/src/value.rs", Waste::Coalescable, "neighbouring blocks"),
     ("index/src/fast_fair", Waste::Coalescable, "a split, then an insertion into the same line"),
     // A removal leaves the slot array, and an insertion writes the bytes that are there already.
-    ("index/src/wb_tree/change.rs", Waste::Durable, "a slot array that comes out as it was"),
+    ("index/src/wb_tree/bitmap.rs", Waste::Durable, "a slot array that comes out as it was"),
     // The new key of a split and the separator are blocks that may share a line.
     ("index/src/wb_tree/restructure.rs", Waste::Coalescable, "neighbouring blocks"),
     // So may a key and the delta that names it.
