@@ -73,7 +73,7 @@ fn measure<F: IndexFamily>(count: usize, threads: usize) -> Result<(), Box<dyn E
         let options = IndexOptions::default();
         let index = IndexOf::<F, Hardware, u64>::create_named(&pool, "index", &options)?;
         let many: Vec<&[u64]> = keys.chunks(MANY).collect();
-        measure_phase("insert many", threads, &many, |group| {
+        measure_groups("insert many", threads, &many, count, |group| {
             let entries: Vec<(&u64, u64)> = group.iter().map(|key| (key, !key)).collect();
             index.insert_many(&entries, &mut |_, _| {}).is_ok()
         });
@@ -81,7 +81,7 @@ fn measure<F: IndexFamily>(count: usize, threads: usize) -> Result<(), Box<dyn E
     keys.shuffle(&mut random);
     measure_phase("get", threads, &keys, |key| index.get(key) == Some(!key));
     let many: Vec<&[u64]> = keys.chunks(MANY).collect();
-    measure_phase("get many", threads, &many, |group| {
+    measure_groups("get many", threads, &many, count, |group| {
         let keys: Vec<&u64> = group.iter().collect();
         let mut right = 0;
         index.get_many(&keys, &mut |place, value| {
@@ -128,6 +128,17 @@ fn measure_phase<K: Sync>(
     keys: &[K],
     operation: impl Fn(&K) -> bool + Sync,
 ) {
+    measure_groups(what, threads, keys, keys.len(), operation);
+}
+
+/// The same with groups of keys, of which there are `count` in all.
+fn measure_groups<K: Sync>(
+    what: &str,
+    threads: usize,
+    keys: &[K],
+    count: usize,
+    operation: impl Fn(&K) -> bool + Sync,
+) {
     let start = Instant::now();
     let each = &|share: &[K]| {
         let start = Start::now();
@@ -139,7 +150,7 @@ fn measure_phase<K: Sync>(
         let running: Vec<_> = shares.map(|share| scope.spawn(move || each(share))).collect();
         running.into_iter().map(|thread| thread.join().expect("no thread panics")).sum()
     });
-    report(what, keys.len(), start.elapsed(), processor / threads as u32);
+    report(what, count, start.elapsed(), processor / threads as u32);
 }
 
 /// When a phase began.
