@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lapis_buffer::PageNumber;
-use lapis_index::{IndexKind, LOOK_UPS_AT_ONCE};
+use lapis_index::IndexKind;
 use lapis_pmem::{Domain, Guard};
 use lapis_tree::{Put, ShowOld, Tree};
 
@@ -110,20 +110,13 @@ impl<D: Domain> Contents<D> {
     ) -> Result<(), EngineError> {
         match self {
             Self::Tree(tree) => Ok(tree.put_all(records, old)?),
-            Self::Index(index) => loop {
-                let group: Vec<_> = records.by_ref().take(LOOK_UPS_AT_ONCE).collect();
-                if group.is_empty() {
-                    return Ok(());
-                }
-                index.approach(group.iter().map(|(key, ..)| *key));
-                for (key, record, _) in group {
-                    let old: Option<ShowOld<'_>> = match &mut old {
-                        Some(old) => Some(&mut **old),
-                        None => None,
-                    };
-                    index.put(key, record, old)?;
-                }
-            },
+            Self::Index(index) => records.try_for_each(|(key, record, _)| {
+                let old: Option<ShowOld<'_>> = match &mut old {
+                    Some(old) => Some(&mut **old),
+                    None => None,
+                };
+                index.put(key, record, old)
+            }),
         }
     }
 

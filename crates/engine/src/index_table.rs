@@ -158,14 +158,6 @@ impl<D: Domain> IndexTable<D> {
         show(key, link.map(|link| self.read(key, link).unwrap_or_default()));
     }
 
-    /// Brings what changes of a few keys read into the caches, all at the same time.
-    pub(crate) fn approach<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        let keys: Vec<_> = keys.collect();
-        if keys.len() > 1 {
-            self.index.approach(&keys);
-        }
-    }
-
     /// Gives a key a record, durably.
     pub(crate) fn put(
         &self,
