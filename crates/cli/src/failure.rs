@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use lapis_lab::experiment::ExperimentError;
+use lapis_pmem::{PoolError, RegionError};
 
 /// How a command that could be carried out turned out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +86,13 @@ fn without_numbers(sentence: &str) -> String {
 
 impl From<lapis::Error> for Failure {
     fn from(error: lapis::Error) -> Self {
-        Self::Refused(error.to_string())
+        let mut sentence = error.to_string();
+        if let lapis::Error::Memory { source, .. } = &error
+            && let PoolError::Region(RegionError::DeviceTooShort { device_bytes, .. }) = source
+        {
+            sentence += &format!("; ask for less: --pmem-mib {}", device_bytes >> 20);
+        }
+        Self::Refused(sentence)
     }
 }
 
@@ -115,6 +122,19 @@ mod tests {
         assert_eq!(failure.sentence().as_deref(), Some("a b"));
         let failure = Failure::refused("a (os error 20), b");
         assert_eq!(failure.sentence().as_deref(), Some("a, b"));
+    }
+
+    #[test]
+    fn a_device_that_is_too_short_says_which_option_asks_for_less() {
+        let (device_bytes, asked_bytes) = (64 << 20, 256 << 20);
+        let short = RegionError::DeviceTooShort { device_bytes, asked_bytes };
+        let error = lapis::Error::Memory { path: "/dev/dax0.0".into(), source: short.into() };
+        assert_eq!(
+            Failure::from(error).sentence().as_deref(),
+            Some(
+                "/dev/dax0.0: the device has 67108864 bytes, and 268435456 are asked for; ask for less: --pmem-mib 64"
+            )
+        );
     }
 
     #[test]

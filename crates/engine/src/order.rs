@@ -57,7 +57,7 @@ impl State {
         [applying, unordered].into_iter().flatten().min()
     }
 
-    /// The first transaction that has not changed its trees; the last number if all have.
+    /// The first transaction that has not changed its trees; the largest number if all have.
     fn first_applying(&self) -> u64 {
         self.applying.front().map_or(u64::MAX, |first| first.lsn)
     }
@@ -114,7 +114,8 @@ impl<D: Domain> Order<D> {
         state.check_running()?;
         let since = state.last;
         *state.readers.entry(since).or_default() += 1;
-        // A machine on which threads take turns has nobody to look at.
+        // E3: whoever stores that number has changed its trees before, or taken this lock after those who have. A machine
+        // on which threads take turns has nobody to look at, so its scheduler explores only what is below.
         if !D::DETERMINISTIC && state.first_applying() <= since {
             drop(state);
             for _ in 0..LOOKS {

@@ -166,10 +166,7 @@ fn run(
 
 /// Random schedules, and such as change workers seldom.
 fn policies(seeds: u64) -> impl Iterator<Item = SchedulePolicy> {
-    (0..seeds).flat_map(|seed| {
-        let seldom = SchedulePolicy::Priorities { seed, changes: 4, events: 2000 };
-        [SchedulePolicy::Random { seed }, seldom]
-    })
+    SchedulePolicy::of_seeds(seeds, 4, 2000)
 }
 
 #[test]

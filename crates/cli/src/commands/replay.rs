@@ -47,6 +47,7 @@ struct Runs<'a> {
 
 /// Runs `lapis replay`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    arguments.figures.check()?;
     let file = File::open(&arguments.file)
         .map_err(|error| Failure::file("read", &arguments.file, &error))?;
     let name = arguments.file.display();

@@ -67,6 +67,7 @@ struct Runs<'a> {
 
 /// Runs `lapis ycsb`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    arguments.figures.check()?;
     let (store, table) = arguments.store.open()?;
     let options = Options {
         records: arguments.records,

@@ -61,6 +61,7 @@ fn a_page_that_cannot_be_written_is_refused_before_anything_is_explored() {
     let page = scene.path("nowhere/x.html");
     refused(&["wort", "--ops", "3", "--html", text(&page)], "cannot write");
     refused(&["wort", "--ops", "3", "--html", text(&scene.path(""))], "cannot write");
+    refused(&["wort", "--ops", "3", "--csv", text(&scene.path(""))], "cannot write");
     let unneeded = scene.path("x.html");
     run(["crash", "wort", "--images", "50", "--html", text(&unneeded)]).good_text();
     assert!(!unneeded.exists(), "there was no violation");

@@ -196,6 +196,15 @@ pub enum SchedulePolicy {
     Guided(Schedule),
 }
 
+impl SchedulePolicy {
+    /// Of each of so many seeds a random one, and one that changes workers `changes` times in about so many events.
+    pub fn of_seeds(seeds: u64, changes: u32, events: u32) -> impl Iterator<Item = Self> {
+        (0..seeds).flat_map(move |seed| {
+            [Self::Random { seed }, Self::Priorities { seed, changes, events }]
+        })
+    }
+}
+
 /// At its `event`-th event a run does not go on as it would: `choice` says what happens instead.
 /// The numbers mean something only to the search that made them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -154,10 +154,7 @@ fn run_on_the_modelled_machine(config: Config, policy: &SchedulePolicy) -> Resul
 
 /// Random schedules, and such as change workers seldom.
 fn policies(seeds: u64) -> impl Iterator<Item = SchedulePolicy> {
-    (0..seeds).flat_map(|seed| {
-        let seldom = SchedulePolicy::Priorities { seed, changes: 6, events: 20_000 };
-        [SchedulePolicy::Random { seed }, seldom]
-    })
+    SchedulePolicy::of_seeds(seeds, 6, 20_000)
 }
 
 #[test]

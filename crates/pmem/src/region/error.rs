@@ -35,9 +35,7 @@ pub enum RegionError {
         capacity_bytes: usize,
     },
     /// A device, which cannot grow, is shorter than what was asked for.
-    #[error(
-        "the device has {device_bytes} bytes and {asked_bytes} are asked for; ask for fewer (--pmem-mib on the command line)"
-    )]
+    #[error("the device has {device_bytes} bytes, and {asked_bytes} are asked for")]
     DeviceTooShort {
         /// Bytes of the device.
         device_bytes: usize,

@@ -99,10 +99,7 @@ fn run(
 
 /// Random schedules, and such as change workers seldom.
 fn policies(seeds: u64) -> impl Iterator<Item = SchedulePolicy> {
-    (0..seeds).flat_map(|seed| {
-        let seldom = SchedulePolicy::Priorities { seed, changes: 6, events: 4000 };
-        [SchedulePolicy::Random { seed }, seldom]
-    })
+    SchedulePolicy::of_seeds(seeds, 6, 4000)
 }
 
 #[test]

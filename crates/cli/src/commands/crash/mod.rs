@@ -21,7 +21,7 @@ use lapis_crash::{explore_further, explore_structure, structure_persist_points, 
 use lapis_lab::experiment::table::Table;
 use lapis_pmem::Optimisations;
 
-use crate::commands::lab::frame::Csv;
+use crate::commands::lab::frame::{Csv, check_writable};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
 use crate::{progress, stop};
@@ -239,11 +239,10 @@ impl TypedValueParser for StructureNames {
 /// Runs `lapis crash`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     refuse_what_would_be_ignored(arguments)?;
+    // Not after minutes of work.
+    arguments.csv.check()?;
+    arguments.html.as_deref().map_or(Ok(()), check_writable)?;
     output.rows_to(&arguments.csv);
-    if let Some(path) = &arguments.html {
-        // Not after minutes of work.
-        check_writable(path)?;
-    }
     if let Some(file) = &arguments.recorded.trace {
         let image = arguments.image.clone().map(|Image(choices)| choices.unwrap_or_default());
         let request = trace::Request {
@@ -404,17 +403,6 @@ fn refuse_what_would_be_ignored(arguments: &Arguments) -> Result<(), Failure> {
         }
         None => Ok(()),
     }
-}
-
-/// Whether a file can be written there, which is left as it is.
-fn check_writable(path: &Path) -> Result<(), Failure> {
-    let existed = path.exists();
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|error| Failure::file("write", path, &error))?;
-    if !existed {
-        std::fs::remove_file(path).map_err(|error| Failure::file("write", path, &error))?;
-    }
-    Ok(())
 }
 
 /// The flush or fence of that name.

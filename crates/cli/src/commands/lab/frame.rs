@@ -53,6 +53,11 @@ pub struct Csv {
 }
 
 impl Csv {
+    /// Refuses what cannot be written, before there is something to write.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.csv.as_deref().map_or(Ok(()), check_writable)
+    }
+
     /// Writes the rows of `result`, if that was asked for.
     pub fn save(&self, result: &impl Serialize) -> Result<(), Failure> {
         let Some(path) = &self.csv else { return Ok(()) };
@@ -72,6 +77,12 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Refuses what cannot be written, before there is something to write.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.plot.as_deref().map_or(Ok(()), check_writable)?;
+        self.csv.check()
+    }
+
     /// Draws what was found and writes the rows of `result`, where that was asked for.
     pub fn save(
         &self,
@@ -108,6 +119,7 @@ impl Destinations {
         output: &mut Output,
         run: impl FnOnce(OnProgress<'_>) -> Result<F, ExperimentError>,
     ) -> Result<Verdict, Failure> {
+        self.figures.check()?;
         let found = with_progress(what, run)?;
         self.put(&found, &found, seed, output)
     }
@@ -178,6 +190,17 @@ pub fn one_of<T: Copy>(
         let names: Vec<&str> = all.iter().map(|&one| name_of(one)).collect();
         format!("use {}", names.join(", "))
     })
+}
+
+/// Whether a file can be written there, which is left as it is.
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    let existed = path.exists();
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| Failure::file("write", path, &error))?;
+    if !existed {
+        std::fs::remove_file(path).map_err(|error| Failure::file("write", path, &error))?;
+    }
+    Ok(())
 }
 
 /// A refusal that says what an error says.
