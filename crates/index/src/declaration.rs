@@ -98,6 +98,8 @@ pub struct Run {
     pub is_large: bool,
     /// Whether nodes have the size that they have in use.
     pub as_in_use: bool,
+    /// Bytes of a node, if they are neither those of the declaration nor those in use; 0: they are.
+    pub node_bytes: usize,
     /// Bytes of a pool of which nothing is free after the first keys, so that what needs room is refused; 0: of one that has
     /// room.
     pub cramped_bytes: usize,
@@ -118,6 +120,7 @@ impl Run {
             drains: false,
             is_large: false,
             as_in_use: false,
+            node_bytes: 0,
             cramped_bytes: 0,
             refuses_removals: false,
             is_crowded: false,
@@ -138,6 +141,11 @@ impl Run {
     /// The same with nodes of the size that they have in use.
     pub const fn as_in_use(self) -> Self {
         Self { as_in_use: true, ..self }
+    }
+
+    /// The same with nodes of so many bytes.
+    pub const fn in_nodes_of(self, node_bytes: usize) -> Self {
+        Self { node_bytes, ..self }
     }
 
     /// A run with integers that are removed in order.
@@ -179,6 +187,10 @@ pub enum History {
     MergedNode(u64),
     /// One divides a node of so many entries, and the other changes the new one.
     DividedNode(u64),
+    /// One takes out an empty node behind a full one, of so many entries, that the other divides.
+    NodeBehind(u64),
+    /// One adds some keys to so many, until the table has grown, and the other changes what is in it.
+    GrownTable(u64),
     /// One joins nodes of so many entries, and the other changes the one that goes.
     JoinedNode(u64),
 }

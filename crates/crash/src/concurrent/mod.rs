@@ -35,7 +35,7 @@ pub use linearizability::{MapAction, MapKey, Specification, TooManyCalls, is_lin
 pub use options::{ConcurrentOptions, ConcurrentReplay};
 pub use report::{ConcurrentReport, ConcurrentViolation};
 pub use rule::BrokenRule;
-pub use structure::PLANNED_WORKERS;
 pub use structure::explore_structure_concurrently;
+pub use structure::{MOST_PLANNED_SCHEDULES, PLANNED_WORKERS};
 pub use subject::{ConcurrentSubject, Offence, Plan, Stop};
 pub use whole::judge_whole;

@@ -24,6 +24,8 @@ pub struct ConcurrentOptions {
     /// Instead of random schedules of many histories, all schedules of one with up to so many
     /// deviations from running worker after worker, and no more than `schedules` of them.
     pub most_deviations: Option<usize>,
+    /// Explore the histories of an index that are made for one error each, too: on all schedules with one deviation.
+    pub planned: bool,
     /// At a crash point with up to this many images, all are tried.
     pub exhaustive_limit: u64,
     /// Beyond that, this many sampled ones besides the extremes.
@@ -65,6 +67,7 @@ impl Default for ConcurrentOptions {
             keep_before: None,
             schedules: 200,
             most_deviations: None,
+            planned: false,
             exhaustive_limit: 64,
             samples: 16,
             threads: std::thread::available_parallelism().map_or(1, usize::from),

@@ -21,6 +21,8 @@ const KEYS: u64 = 64;
 
 /// Workers of each history that is made for one error.
 pub const PLANNED_WORKERS: usize = 2;
+/// More than any history that is made for one error has with one deviation.
+pub const MOST_PLANNED_SCHEDULES: u64 = 2000;
 
 /// Explores a structure with several workers: for an index, with both kinds of keys. `only`
 /// restricts it to the subject of that name.
@@ -93,8 +95,7 @@ struct Explorer<'e> {
 }
 
 impl Explorer<'_> {
-    /// An index with each kind of keys, and the history made for an error if that is asked for: it says
-    /// little about the structure otherwise.
+    /// An index with each kind of keys, and the histories that are made for one error each, if they are asked for.
     fn explore_index(&mut self, kind: IndexKind) -> Result<(), CrashError> {
         let exploration = &kind.declaration().exploration;
         for run in exploration.runs.iter().filter(|run| !run.drains) {
@@ -105,8 +106,19 @@ impl Explorer<'_> {
             }
         }
         for &(name, history) in exploration.histories {
+            let subject = with_keys::<u64>(kind, name).planned(planned(history));
             if self.only == Some(name) {
-                self.explore(&with_keys::<u64>(kind, name).planned(planned(history)))?;
+                self.explore(&subject)?;
+            } else if self.options.planned
+                && self.only.is_none_or(|only| only == self.structure.name())
+            {
+                let options = ConcurrentOptions {
+                    workers: PLANNED_WORKERS,
+                    most_deviations: Some(1),
+                    schedules: MOST_PLANNED_SCHEDULES,
+                    ..self.options.clone()
+                };
+                self.explore_with(&subject, &options)?;
             } else {
                 self.passed_over.push(name);
             }
@@ -115,26 +127,34 @@ impl Explorer<'_> {
     }
 
     fn explore(&mut self, subject: &dyn AnyConcurrentSubject) -> Result<(), CrashError> {
+        self.explore_with(subject, self.options)
+    }
+
+    fn explore_with(
+        &mut self,
+        subject: &dyn AnyConcurrentSubject,
+        options: &ConcurrentOptions,
+    ) -> Result<(), CrashError> {
         let name = subject.name();
         if self.only.is_some_and(|only| only != name && only != self.structure.name()) {
             self.passed_over.push(name);
             return Ok(());
         }
-        if self.total.stopped || self.total.violations.len() >= self.options.violation_limit {
+        if self.total.stopped || self.total.violations.len() >= options.violation_limit {
             self.explored = true;
             return Ok(());
         }
-        let plan = subject.plan(self.options.workers, self.options.ops, self.options.seed);
+        let plan = subject.plan(options.workers, options.ops, options.seed);
         let calls = plan.workers.iter().map(Vec::len).sum();
         let check = |numbers: &Option<Vec<u32>>, count| {
             let numbers = numbers.iter().flatten().map(|&number| number as usize);
             CrashError::check_kept(&numbers.collect::<Vec<_>>(), count)
         };
-        check(&self.options.keep, calls)?;
-        check(&self.options.keep_before, plan.before.len())?;
+        check(&options.keep, calls)?;
+        check(&options.keep_before, plan.before.len())?;
         self.explored = true;
         let base = self.total.images;
-        let report = explore_any(subject, self.options, &|images| {
+        let report = explore_any(subject, options, &|images| {
             (self.progress)(base + images);
         })
         .map_err(|what| CrashError::Failed { structure: name, what })?;

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::concurrent::{ConcurrentOptions, PLANNED_WORKERS, explore_structure_concurrently};
+use crate::concurrent::{
+    ConcurrentOptions, MOST_PLANNED_SCHEDULES, PLANNED_WORKERS, explore_structure_concurrently,
+};
 use crate::options::ExploreOptions;
 use crate::stop_flag::StopFlag;
 use crate::strategy::Strategy;
@@ -38,8 +40,6 @@ pub const WORKERS: usize = 3;
 /// [`ConcurrentOptions::exhaustive_limit`] and [`ConcurrentOptions::samples`] in them.
 const WORKERS_EXHAUSTIVE_LIMIT: u64 = 16;
 const WORKERS_SAMPLES: u32 = 8;
-/// More than any planned history has with one deviation.
-const MOST_PLANNED_SCHEDULES: u64 = 2000;
 
 impl Default for MutantBudget {
     fn default() -> Self {

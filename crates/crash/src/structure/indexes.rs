@@ -25,7 +25,10 @@ fn with_keys<K: KeySpace + ?Sized>(
 ) -> IndexSubject<K> {
     let declaration = kind.declaration();
     let Exploration { sources, options, .. } = &declaration.exploration;
-    let options = if run.as_in_use { &IndexOptions::DEFAULT } else { options }.clone();
+    let mut options = if run.as_in_use { &IndexOptions::DEFAULT } else { options }.clone();
+    if run.node_bytes > 0 {
+        options.node_bytes = run.node_bytes;
+    }
     let options = options.with(explore.optimisations.among(declaration.optimisations));
     let subject = IndexSubject::new(kind, run.name, sources, options, run.keys);
     let subject = match (explore.filled, run.is_large) {

@@ -5,7 +5,8 @@
 use lapis_blocks::LogKind;
 use lapis_crash::Structure;
 use lapis_crash::concurrent::{
-    ConcurrentOptions, ConcurrentReplay, ConcurrentReport, explore_structure_concurrently,
+    ConcurrentOptions, ConcurrentReplay, ConcurrentReport, MOST_PLANNED_SCHEDULES,
+    explore_structure_concurrently,
 };
 use lapis_crash::mutants::concurrent_catalogue;
 use lapis_device::{PersistKind, PersistPoint};
@@ -102,7 +103,13 @@ fn every_schedule_with_one_deviation_is_durably_linearizable() {
 /// On every schedule that deviates once from worker after worker.
 #[test]
 fn histories_made_for_an_error_are_durably_linearizable() {
-    let options = ConcurrentOptions { workers: 2, most_deviations: Some(1), ..few(2000) };
+    let options = ConcurrentOptions {
+        workers: 2,
+        most_deviations: Some(1),
+        exhaustive_limit: 16,
+        samples: 4,
+        ..few(MOST_PLANNED_SCHEDULES)
+    };
     let histories = |structure: Structure| {
         structure.histories().into_iter().map(move |history| (structure, history))
     };

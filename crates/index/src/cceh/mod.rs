@@ -105,7 +105,7 @@ use lapis_pmem::{
 };
 
 use crate::IndexKind;
-use crate::declaration::{Declaration, Exploration, InsertCost, Run};
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::hash_table::{forward_to_parts, locks};
 use crate::index::{Capabilities, Index, IndexError, IndexOptions};
 use crate::key::{IndexKey, place_hash};
@@ -298,7 +298,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             // One of the two first segments is about to be split.
             Run::large("cceh:in-use", 2728).as_in_use(),
         ],
-        histories: &[],
+        histories: &[("cceh:growing", History::GrownTable(24))],
         persist_points: (300, 2),
         rate_operations: 60,
     },

@@ -85,7 +85,7 @@ use lapis_pmem::{
 };
 
 use crate::IndexKind;
-use crate::declaration::{Declaration, Exploration, Run};
+use crate::declaration::{Declaration, Exploration, History, Run};
 use crate::index::{Capabilities, Index, IndexError, IndexOptions, forward_to_files};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
@@ -229,7 +229,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::large("fast-fair:deep", 280),
             Run::large("fast-fair:in-use", 1200).as_in_use(),
         ],
-        histories: &[],
+        histories: &[("fast-fair:emptying", History::NodeBehind(14))],
         persist_points: (400, 3),
         rate_operations: 30,
     },

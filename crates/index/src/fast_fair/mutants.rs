@@ -57,6 +57,12 @@ mutants! {
         at("index/src/fast_fair/write.rs, write_locked")
         .among_workers();
 
+    /// An empty node's left neighbour is not locked any more when it is linked past that node: another divides it meanwhile,
+    /// and its upper half is lost.
+    LEFT_NEIGHBOUR_UNLOCKED = "fast-fair/left-neighbour-unlocked" =>
+        at("index/src/fast_fair/unlink.rs, unlink_below")
+        .in_runs(&["fast-fair:emptying"]);
+
     /// Of a new node the first 256 bytes are flushed: all of it while nodes are as small as in most explorations.
     // I1.
     NODE_FLUSHED_IN_PART = "fast-fair/node-flushed-in-part" =>

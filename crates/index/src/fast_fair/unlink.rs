@@ -138,6 +138,10 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let sibling = node.sibling(domain);
         let is_leaf = sibling.level() == 0;
         domain.happens(if is_leaf { "an empty leaf leaves" } else { "a bare inner node leaves" });
+        let is_unlocked = domain.commits(mutants::LEFT_NEIGHBOUR_UNLOCKED);
+        if is_unlocked {
+            self.release_below(left, above);
+        }
         let around = left.sibling(domain).with_link(sibling.link());
         let unlinked = left.header.sibling.publish(domain, around.0).persist();
         if is_late {
@@ -146,7 +150,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         // For those who are on their way here. Nobody can come after a crash, so not persisted.
         node.header.sibling.store_ordered(domain, sibling.deleted().0);
         self.release_changed(node);
-        if left.link != above.node.link {
+        if left.link != above.node.link && !is_unlocked {
             self.release_changed(left);
         }
         let is_bare = above.node.count(domain) == 0;

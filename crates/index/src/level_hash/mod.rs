@@ -104,7 +104,7 @@ use lapis_pmem::{
 };
 
 use crate::IndexKind;
-use crate::declaration::{Declaration, Exploration, InsertCost, Run};
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::hash_table::bucket::{Bucket, SLOTS};
 use crate::hash_table::counter::Counter;
 use crate::hash_table::table::Table;
@@ -289,7 +289,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::integers("level-hash:u64").of(320),
             Run::byte_strings("level-hash:bytes").of(320),
         ],
-        histories: &[],
+        histories: &[("level-hash:growing", History::GrownTable(10))],
         persist_points: (300, 2),
         rate_operations: 60,
     },

@@ -277,6 +277,8 @@ pub(crate) const DECLARATION: Declaration = Declaration {
                 ..Run::large("nv-tree:cramped", 320).cramped(1 << 20)
             },
             Run::large("nv-tree:in-use", 1200).as_in_use(),
+            // With flags of deletion in both words.
+            Run::large("nv-tree:widest", 260).in_nodes_of(LEAF_SIZES.largest_bytes),
         ],
         histories: &[],
         persist_points: (300, 2),

@@ -76,7 +76,7 @@ use lapis_pmem::{
 };
 
 use crate::IndexKind;
-use crate::declaration::{Declaration, Exploration, InsertCost, Run};
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::hash_table::bucket::{BUCKET_BYTES, Bucket};
 use crate::hash_table::table::Table;
 use crate::hash_table::{forward_to_parts, locks};
@@ -302,7 +302,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::drained("p-clht:crowded").of(24).crowded(),
             Run::large("p-clht:in-use", 800).as_in_use(),
         ],
-        histories: &[],
+        histories: &[("p-clht:growing", History::GrownTable(4))],
         persist_points: (300, 2),
         rate_operations: 60,
     },

@@ -36,6 +36,13 @@ mutants! {
         at("index/src/p_clht/resize.rs, grow")
         .published("utsaslab/RECIPE, issue 24 (2023); the unpersisted pointer also PMRace (Chen et al., ASPLOS 2022)");
 
+    /// Who finds the new table is not told that it is not durable yet, puts an entry into it, and acknowledges.
+    // I1.
+    GROWTH_NOT_ANNOUNCED = "p-clht/growth-not-announced" =>
+        at("index/src/p_clht/resize.rs, grow")
+        .published("PMRace (Chen et al., ASPLOS 2022)")
+        .in_runs(&["p-clht:growing"]);
+
     /// A removal does not flush the slot that it empties.
     UNFLUSHED_REMOVE = "p-clht/unflushed-remove" => at("index/src/p_clht/write.rs, remove_key");
 

@@ -209,7 +209,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         }
         self.overflow().set(new.1.len() as u64);
         // I1: whoever sees the new table from here on sees this too, and puts nothing into it.
-        self.growing().set_payload(self.domain(), PUBLISHING);
+        if !self.domain().commits(mutants::GROWTH_NOT_ANNOUNCED) {
+            self.growing().set_payload(self.domain(), PUBLISHING);
+        }
         let top = self.root().top.word();
         let flushed = {
             let _mutant = self.domain().omitting(mutants::DOUBLE_FREE);

@@ -21,7 +21,8 @@ pub struct Workers {
     #[arg(long, value_name = "N", conflicts_with_all = ["persist_points", "strategy", "every_store"],
           value_parser = clap::value_parser!(u8).range(1..=16))]
     pub workers: Option<u8>,
-    /// Histories to run, each on a schedule of its own
+    /// Histories to run of each kind of keys, each on a schedule of its own [default: 1500, and then those that are made
+    /// for one error each]
     #[arg(long, value_name = "N", requires = "workers", value_parser = clap::value_parser!(u64).range(1..))]
     pub schedules: Option<u64>,
     /// Of what there is before a history, make only what these operations make, by number from 1 on,
@@ -88,8 +89,16 @@ pub fn run(
             count - 1
         )));
     }
+    let is_whole = arguments.deviations.is_none()
+        && arguments.schedule.is_none()
+        && arguments.schedules.is_none()
+        && arguments.keep_before.is_none()
+        && common.keep.is_none()
+        && common.position.is_none()
+        && common.without.is_none();
     let mut options = ConcurrentOptions {
         workers: usize::from(count),
+        planned: is_whole,
         ops: calls,
         seed: common.seed,
         keep: common.keep.map(numbers),
@@ -97,7 +106,7 @@ pub fn run(
         mutant: common.mutant,
         shrink: common.shrink,
         stop: stop::on_signals(),
-        schedules: arguments.schedules.unwrap_or(defaults.schedules),
+        schedules: arguments.schedules.unwrap_or(SCHEDULES),
         most_deviations: arguments.deviations,
         threads: common.threads.map_or(defaults.threads, usize::from),
         replay: ConcurrentReplay {
@@ -161,6 +170,9 @@ fn numbers(kept: &[usize]) -> Vec<u32> {
 fn shrunk(report: &ConcurrentReport) -> impl Iterator<Item = &Shrunk> {
     report.violations.iter().filter_map(|violation| violation.shrunk.as_ref())
 }
+
+/// Histories of each subject, unless the user says how many.
+const SCHEDULES: u64 = 1500;
 
 /// Histories in which every flush and fence is passed that has a name.
 const PASSING_SCHEDULES: u64 = 100;

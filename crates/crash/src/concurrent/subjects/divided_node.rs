@@ -31,6 +31,14 @@ pub(super) fn divided_node(capacity: u64) -> Plan<(u64, MapAction)> {
     Plan { before: inserts(0..capacity), workers: vec![first, second] }
 }
 
+/// For nodes of `capacity` entries that keys which come in order leave full: one writer takes out the only key behind such
+/// a node, the other divides it, and puts its upper half between the two.
+pub(super) fn node_behind(capacity: u64) -> Plan<(u64, MapAction)> {
+    let first = vec![(2 * capacity, MapAction::Remove)];
+    let second = vec![(1, MapAction::Insert(1))];
+    Plan { before: inserts(0..=capacity), workers: vec![first, second] }
+}
+
 /// For nodes of `capacity` entries of which keys that come in order leave all but two behind in the first one, and of
 /// which those with three are joined.
 pub(super) fn joined_node(capacity: u64) -> Plan<(u64, MapAction)> {

@@ -3,6 +3,7 @@
 mod allocator;
 mod block_log;
 mod divided_node;
+mod grown_table;
 mod index;
 mod merged_node;
 mod pop_log;
@@ -27,6 +28,8 @@ pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
         History::SplitNode => split_node::split_node(),
         History::UnlinkedNode => unlinked_node::unlinked_node(),
         History::UnlinkedAbove(entries) => unlinked_node::unlinked_above(entries),
+        History::NodeBehind(capacity) => divided_node::node_behind(capacity),
+        History::GrownTable(before) => grown_table::grown_table(before),
         History::MergedNode(capacity) => merged_node::merged_node(capacity),
         History::DividedNode(capacity) => divided_node::divided_node(capacity),
         History::JoinedNode(capacity) => divided_node::joined_node(capacity),
