@@ -94,8 +94,7 @@ pub fn run(
         && arguments.schedules.is_none()
         && arguments.keep_before.is_none()
         && common.keep.is_none()
-        && common.position.is_none()
-        && common.without.is_none();
+        && common.position.is_none();
     let mut options = ConcurrentOptions {
         workers: usize::from(count),
         planned: is_whole,
