@@ -221,7 +221,7 @@ fn session(
             mixed_plan(workload, &keys, &mut fresh, options, threads)
         };
         let operations = steps.iter().map(Vec::len).sum();
-        let (wrong, section) = count(&meter, &*subject, &steps, operation_ns)?;
+        let (wrong, section) = count(&meter, &*subject, &steps, 1, operation_ns)?;
         if wrong > 0 {
             return Err(wrong_answers(index.name(), Operation::Load, wrong));
         }

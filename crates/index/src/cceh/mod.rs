@@ -265,6 +265,17 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
         }
     }
 
+    /// Its part of the directory is read: it is small beside the segments.
+    fn prefetch(&self, key: &K) {
+        let (_pinned, hash) = (self.pool.pin(), place_hash(key));
+        // What leads out of the pool is for the look-up to say.
+        let reference = self.reference(hash);
+        if let Some(segment) = reference.and_then(|reference| self.segment(reference.link())) {
+            self.domain().prefetch((&raw const *segment.header).cast());
+            self.prefetch_window(segment, hash);
+        }
+    }
+
     forward_to_parts!(D, K);
 }
 

@@ -38,6 +38,28 @@ pub trait OwnIndex<D: Domain>: Send + Sync + Sized {
     /// The value of a key.
     fn get(&self, key: u64) -> Option<u64>;
 
+    /// The values of many keys: `answer` is called with the place of each in `keys` and its value, in any order. Called
+    /// with 64 keys at most.
+    fn get_many(&self, keys: &[&u64], answer: &mut dyn FnMut(usize, Option<u64>)) {
+        keys.iter().enumerate().for_each(|(place, key)| answer(place, self.get(**key)));
+    }
+
+    /// Adds many entries, in their order: `answer` is called with the place of each and the value that its key had.
+    /// Called with 64 entries at most.
+    ///
+    /// # Errors
+    /// [`IndexError`], of the first that cannot be added.
+    fn insert_many(
+        &self,
+        entries: &[(&u64, u64)],
+        answer: &mut dyn FnMut(usize, Option<u64>),
+    ) -> Result<(), IndexError> {
+        for (place, (key, value)) in entries.iter().enumerate() {
+            answer(place, self.change(**key, Change::Insert(*value))?);
+        }
+        Ok(())
+    }
+
     /// Visits the entries from a key on, in order, until the visitor breaks. Called if the index is
     /// [`in_order`](Contender::in_order).
     fn scan(&self, _from: &u64, _visit: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) {}
@@ -123,6 +145,18 @@ impl<D: Domain, F: IndexFamily> OwnIndex<D> for OfLapis<D, F> {
     #[inline]
     fn get(&self, key: u64) -> Option<u64> {
         self.0.get(&key)
+    }
+
+    fn get_many(&self, keys: &[&u64], answer: &mut dyn FnMut(usize, Option<u64>)) {
+        self.0.get_many(keys, answer);
+    }
+
+    fn insert_many(
+        &self,
+        entries: &[(&u64, u64)],
+        answer: &mut dyn FnMut(usize, Option<u64>),
+    ) -> Result<(), IndexError> {
+        self.0.insert_many(entries, &mut |place, outcome| answer(place, outcome.previous))
     }
 
     #[inline]

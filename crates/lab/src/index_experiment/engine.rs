@@ -11,7 +11,7 @@ use lapis_pmem::{Domain, LINE_BYTES};
 
 use super::contender::OwnIndex;
 use super::plan::Step;
-use super::{ExperimentError, Measured};
+use super::{ExperimentError, MANY, Measured};
 use crate::experiment::meter::{Meter, ModelMeter, Section};
 use crate::keys::scatter;
 use crate::report::Latencies;
@@ -37,10 +37,15 @@ pub(crate) trait AnyIndex: Send + Sync {
     /// Does one step; false if the answer is wrong.
     fn perform(&self, step: Step) -> Result<bool, IndexError>;
 
-    /// Does all steps on this thread, taking the time of one in `interval`; the number of wrong answers.
+    /// Does up to [`MANY`] steps by one call of the index, look-ups or inserts all; the number of wrong answers.
+    fn perform_many(&self, steps: &[Step]) -> Result<u64, IndexError>;
+
+    /// Does all steps on this thread, `at_once` by one call of the index, taking the time of one step in `interval`, or of
+    /// each call for many; the number of wrong answers.
     fn perform_timed(
         &self,
         steps: &[Step],
+        at_once: usize,
         interval: usize,
         latencies: &mut Latencies,
     ) -> Result<u64, IndexError>;
@@ -83,13 +88,46 @@ impl<D: Domain, T: OwnIndex<D>> AnyIndex for Erased<D, T> {
         })
     }
 
+    fn perform_many(&self, steps: &[Step]) -> Result<u64, IndexError> {
+        let mut wrong = 0;
+        let key_of = |step: &Step| match *step {
+            Step::Get { key } | Step::Insert { key } => key,
+            _ => unreachable!("nothing else is done many at once"),
+        };
+        let mut keys = [0; MANY];
+        keys.iter_mut().zip(steps).for_each(|(key, step)| *key = key_of(step));
+        let keys = &keys[..steps.len()];
+        if let Some(Step::Insert { .. }) = steps.first() {
+            let mut entries = [(&0, 0); MANY];
+            entries.iter_mut().zip(keys).for_each(|(entry, key)| *entry = (key, value_of(*key, 0)));
+            let mut answer = |_, previous: Option<u64>| wrong += u64::from(previous.is_some());
+            self.0.insert_many(&entries[..keys.len()], &mut answer)?;
+        } else {
+            let mut asked = [&0; MANY];
+            asked.iter_mut().zip(keys).for_each(|(asked, key)| *asked = key);
+            self.0.get_many(&asked[..keys.len()], &mut |place, value| {
+                wrong += u64::from(!value.is_some_and(|value| is_value_of(keys[place], value)));
+            });
+        }
+        Ok(wrong)
+    }
+
     fn perform_timed(
         &self,
         steps: &[Step],
+        at_once: usize,
         interval: usize,
         latencies: &mut Latencies,
     ) -> Result<u64, IndexError> {
         let mut wrong = 0;
+        if at_once > 1 {
+            for group in steps.chunks(at_once) {
+                let start = Instant::now();
+                wrong += self.perform_many(group)?;
+                latencies.record(start.elapsed());
+            }
+            return Ok(wrong);
+        }
         for batch in steps.chunks(interval) {
             let Some((&timed, rest)) = batch.split_first() else { break };
             let start = Instant::now();
@@ -108,12 +146,13 @@ impl<D: Domain, T: OwnIndex<D>> AnyIndex for Erased<D, T> {
     }
 }
 
-/// Does the steps of each logical worker, interleaved by their clocks, each with what it costs beyond
-/// its accesses, and counts. The number of wrong answers comes with the section.
+/// Does the steps of each logical worker, `at_once` by one call, interleaved by their clocks, each with what it costs
+/// beyond its accesses, and counts. The number of wrong answers comes with the section.
 pub(crate) fn count(
     meter: &ModelMeter,
     index: &dyn AnyIndex,
     plans: &[Vec<Step>],
+    at_once: usize,
     operation_ns: u64,
 ) -> Result<(u64, Section), ExperimentError> {
     let mut done = vec![0; plans.len()];
@@ -121,12 +160,15 @@ pub(crate) fn count(
         let mut wrong = 0;
         meter.interleave(plans.len(), |worker| {
             let at = usize::from(worker);
-            let Some(&step) = plans[at].get(done[at]) else {
-                return Ok(ControlFlow::Break(()));
-            };
-            done[at] += 1;
-            meter.machine().spend_ns(worker, operation_ns);
-            wrong += u64::from(!index.perform(step)?);
+            let left = &plans[at][done[at]..];
+            let steps = &left[..at_once.min(left.len())];
+            done[at] += steps.len();
+            meter.machine().spend_ns(worker, operation_ns * steps.len() as u64);
+            match steps {
+                [] => return Ok(ControlFlow::Break(())),
+                [step] => wrong += u64::from(!index.perform(*step)?),
+                _ => wrong += index.perform_many(steps)?,
+            }
             Ok::<_, ExperimentError>(ControlFlow::Continue(()))
         })?;
         Ok(wrong)
@@ -162,6 +204,7 @@ struct Thread {
 pub(crate) fn measure(
     index: &dyn AnyIndex,
     plans: &[Vec<Step>],
+    at_once: usize,
 ) -> Result<(Measured, u64), IndexError> {
     let steps: usize = plans.iter().map(Vec::len).sum();
     // Odd, so as not to fall into step with what happens every 64th time.
@@ -171,7 +214,9 @@ pub(crate) fn measure(
         let barrier = &barrier;
         let workers: Vec<_> = plans
             .iter()
-            .map(|steps| scope.spawn(move || measure_thread(index, steps, interval, barrier)))
+            .map(|steps| {
+                scope.spawn(move || measure_thread(index, (steps, at_once), interval, barrier))
+            })
             .collect();
         let joined = workers.into_iter().map(|worker| match worker.join() {
             Ok(result) => result,
@@ -201,13 +246,13 @@ pub(crate) fn measure(
 
 fn measure_thread(
     index: &dyn AnyIndex,
-    steps: &[Step],
+    (steps, at_once): (&[Step], usize),
     interval: usize,
     barrier: &Barrier,
 ) -> Result<Thread, IndexError> {
     let mut latencies = Latencies::new();
     barrier.wait();
     let begin = Instant::now();
-    let wrong = index.perform_timed(steps, interval, &mut latencies)?;
+    let wrong = index.perform_timed(steps, at_once, interval, &mut latencies)?;
     Ok(Thread { begin, end: Instant::now(), latencies, wrong })
 }

@@ -6,7 +6,42 @@ use crate::experiment::{Findings, in_order};
 use crate::plot::{Axis, Panel, Plot, Source};
 
 /// The section of a document that the modelled counts belong in (module [`crate::document`]).
-pub const TRAFFIC_SECTION: &str = "lapis lab index: traffic";
+const TRAFFIC_SECTION: &str = "lapis lab index: traffic";
+
+/// The section that says what modelled operations gain where many are done at once.
+const MANY_SECTION: &str = "lapis lab index: many at once";
+
+impl IndexResults {
+    /// What the model says of many at once, for each structure that was asked to do both; none if none was.
+    fn many_at_once(&self) -> Option<String> {
+        let headings = "index | keys | get | get-many | gain | insert | insert-many | gain";
+        let mut table = Table::new(2, headings);
+        let mut any = false;
+        for get in self.rows.iter().filter(|row| row.case.operation == Operation::Get) {
+            let of = |operation| {
+                let it = |row: &&Row| {
+                    row.case.operation == operation
+                        && (row.case.index, row.case.distribution)
+                            == (get.case.index, get.case.distribution)
+                };
+                self.rows.iter().find(it)?.modelled.as_ref()?.figures.mops
+            };
+            let Some(found) = get.modelled.as_ref() else { continue };
+            let pairs =
+                [(Operation::Get, Operation::GetMany), (Operation::Insert, Operation::InsertMany)]
+                    .map(|(one, many)| of(one).zip(of(many)));
+            any |= pairs.iter().any(Option::is_some);
+            let cells = pairs.iter().flat_map(|pair| {
+                let (one, many) = pair.unzip();
+                let gain = pair.map(|(one, many)| many / one);
+                [decimals(one, 2), decimals(many, 2), decimals(gain, 2)]
+            });
+            let keys = format!("{} {}", found.figures.keys, get.case.distribution);
+            table.push([format!("`{}`", get.case.index), keys].into_iter().chain(cells));
+        }
+        any.then(|| table.markdown())
+    }
+}
 
 impl Findings for IndexResults {
     fn tables(&self) -> Vec<Table> {
@@ -101,7 +136,8 @@ impl Findings for IndexResults {
             ];
             table.push(words.into_iter().chain(counts.map(|count| format!("{count:.2}"))));
         }
-        vec![(TRAFFIC_SECTION.to_owned(), table.markdown())]
+        let many = self.many_at_once().map(|table| (MANY_SECTION.to_owned(), table));
+        std::iter::once((TRAFFIC_SECTION.to_owned(), table.markdown())).chain(many).collect()
     }
 
     /// Bars: the operations side by side, a panel for each distribution and each machine.

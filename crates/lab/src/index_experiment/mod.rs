@@ -34,7 +34,6 @@ pub(crate) use contender::ROOT_NAME;
 pub(crate) use sessions::{INITIAL_BYTES, room_bytes, wrong_answers};
 
 pub use contender::{Contender, OwnIndex};
-pub use findings::TRAFFIC_SECTION;
 pub use peers::{Ours, PEERS, PEERS_NOTE, Peer, PeerComparison, compare_with_peers};
 
 /// What is done with the index.
@@ -55,11 +54,18 @@ pub enum Operation {
     Delete,
     /// Inserts keys that were not loaded.
     Insert,
+    /// Looks up what [`Operation::Get`] does, [many at once](lapis_index::Index::get_many).
+    GetMany,
+    /// Inserts as [`Operation::Insert`] does, [many at once](lapis_index::Index::insert_many).
+    InsertMany,
 }
+
+/// Look-ups and inserts of one call, where many are made at once.
+const MANY: usize = 64;
 
 impl Operation {
     /// All of them, in the order in which they are run.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Load,
         Self::Get,
         Self::Range,
@@ -72,6 +78,8 @@ impl Operation {
         Self::Ycsb(Workload::E),
         Self::Delete,
         Self::Insert,
+        Self::GetMany,
+        Self::InsertMany,
     ];
 
     /// The name used on the command line and in JSON.
@@ -83,6 +91,8 @@ impl Operation {
             Self::Update => "update",
             Self::Delete => "delete",
             Self::Insert => "insert",
+            Self::GetMany => "get-many",
+            Self::InsertMany => "insert-many",
             Self::Ycsb(workload) => match workload {
                 Workload::Load => "ycsb-load",
                 Workload::A => "ycsb-a",
@@ -98,6 +108,11 @@ impl Operation {
     /// Whether only ordered structures can do it.
     pub fn needs_order(self) -> bool {
         matches!(self, Self::Range | Self::Ycsb(Workload::E))
+    }
+
+    /// Operations of one call of the index.
+    fn at_once(self) -> usize {
+        if matches!(self, Self::GetMany | Self::InsertMany) { MANY } else { 1 }
     }
 }
 
@@ -162,7 +177,8 @@ impl Default for Options {
         Self {
             indexes: IndexKind::ALL.to_vec(),
             own: Vec::new(),
-            operations: Operation::ALL.to_vec(),
+            // Those of many at once do again what others do; who wants to compare them names them.
+            operations: Operation::ALL.into_iter().filter(|one| one.at_once() == 1).collect(),
             distributions: vec![Distribution::Uniform],
             keys: 1_000_000,
             repetitions: 250_000,
@@ -223,7 +239,8 @@ pub struct Measured {
     pub mops_min: f64,
     /// The same of the fastest run.
     pub mops_max: f64,
-    /// Median latency in nanoseconds. Latencies are sampled: at most one operation in 64 is timed.
+    /// Median latency in nanoseconds. Latencies are sampled: at most one operation in 64 is timed. Of many at once it is
+    /// the latency of all of one call.
     pub p50_ns: u64,
     /// Latency that 99 % did not exceed.
     pub p99_ns: u64,

@@ -45,7 +45,7 @@ impl<'k> Fresh<'k> {
 /// Inserts that `repetitions` of these operations make, at most.
 pub(crate) fn fresh_keys(operations: &[Operation], repetitions: usize) -> usize {
     let share = |operation: &Operation| match operation {
-        Operation::Insert => repetitions,
+        Operation::Insert | Operation::InsertMany => repetitions,
         // 5 % on average; the plan takes from the rest if chance has it otherwise.
         Operation::Ycsb(workload) if workload.mix().insert > 0 => repetitions / 10 + 64,
         _ => 0,
@@ -73,7 +73,9 @@ pub(crate) fn plan(
     let request = |random: &mut SmallRng| loaded[requests.next(random)];
     match operation {
         Operation::Load => each(loaded.len(), &mut |i| Step::Insert { key: loaded[i] }),
-        Operation::Get => each(repetitions, &mut |_| Step::Get { key: request(&mut random) }),
+        Operation::Get | Operation::GetMany => {
+            each(repetitions, &mut |_| Step::Get { key: request(&mut random) })
+        }
         Operation::Range => each(repetitions, &mut |_| Step::Scan {
             from: request(&mut random),
             limit: RANGE_ENTRIES,
@@ -83,7 +85,7 @@ pub(crate) fn plan(
         }
         // Loaded keys are in random order already.
         Operation::Delete => each(repetitions, &mut |i| Step::Remove { key: loaded[i] }),
-        Operation::Insert => {
+        Operation::Insert | Operation::InsertMany => {
             let inserts = fresh.take(repetitions);
             each(inserts.len(), &mut |i| Step::Insert { key: inserts[i] })
         }

@@ -114,7 +114,7 @@ fn measured_session(
     };
     let pool = Pool::create(region, hardware)?;
     let index = (session.index.on_hardware)(pool, &index_options(options))?;
-    session.run(&*index, options, |plans| Ok(measure(&*index, plans)?))
+    session.run(&*index, options, |plans, at_once| Ok(measure(&*index, plans, at_once)?))
 }
 
 /// Of each operation the figures of the run with the median throughput.
@@ -150,8 +150,8 @@ fn modelled_session(
     let (meter, pool) = ModelMeter::with_pool(machine, INITIAL_BYTES, room_bytes(options.keys))?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
     let index = (session.index.on_model)(pool, &index_options(options))?;
-    session.run(&*index, options, |plans| {
-        let (wrong, section) = count(&meter, &*index, plans, operation_ns)?;
+    session.run(&*index, options, |plans, at_once| {
+        let (wrong, section) = count(&meter, &*index, plans, at_once, operation_ns)?;
         let operations = plans.iter().map(Vec::len).sum::<usize>();
         let picoseconds = section.picoseconds();
         let counts = section.counts();
@@ -179,13 +179,13 @@ fn index_options(options: &Options) -> IndexOptions {
 }
 
 impl Session {
-    /// Loads the index and runs the operations. `run` does the steps and returns its figures and the
-    /// number of wrong answers.
+    /// Loads the index and runs the operations. `run` does the steps, so many in one call of the index, and returns its
+    /// figures and the number of wrong answers.
     fn run<R>(
         &self,
         index: &dyn AnyIndex,
         options: &Options,
-        run: impl Fn(&[Vec<Step>]) -> Result<(R, u64), ExperimentError>,
+        run: impl Fn(&[Vec<Step>], usize) -> Result<(R, u64), ExperimentError>,
     ) -> Result<Findings<R>, ExperimentError> {
         let &Options { keys: size, threads, seed, .. } = options;
         let repetitions = options.repetitions.min(size);
@@ -201,12 +201,12 @@ impl Session {
             let number = Operation::ALL.iter().position(|&other| other == operation).unwrap_or(0);
             let seed = scatter(seed ^ scatter(number as u64));
             let steps = match operation {
-                Operation::Get if options.each_key_once => {
+                Operation::Get | Operation::GetMany if options.each_key_once => {
                     each_once(&keys, repetitions, threads, seed)
                 }
                 _ => plan(operation, &keys, &mut fresh, repetitions, threads, seed),
             };
-            let (figures, wrong) = run(&steps)?;
+            let (figures, wrong) = run(&steps, operation.at_once())?;
             checked(operation, wrong)?;
             Ok::<_, ExperimentError>(Finding { operation, figures })
         };

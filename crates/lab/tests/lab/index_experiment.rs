@@ -9,6 +9,7 @@ use lapis_lab::keys::Distribution;
 
 fn tiny() -> Options {
     Options {
+        operations: Operation::ALL.to_vec(),
         distributions: Distribution::ALL.to_vec(),
         keys: 3000,
         repetitions: 1500,
@@ -82,7 +83,7 @@ fn counts_are_the_same_on_every_run() {
 fn reads_flush_nothing_and_changes_flush_and_fence() {
     for row in &*MODELLED {
         let modelled = row.modelled.as_ref().unwrap();
-        let reads = ["get", "range", "ycsb-c"].contains(&row.case.operation.name());
+        let reads = ["get", "range", "ycsb-c", "get-many"].contains(&row.case.operation.name());
         if reads {
             assert_eq!((modelled.counts.flushes, modelled.counts.fences), (0.0, 0.0), "{row:?}");
         } else {
@@ -93,6 +94,36 @@ fn reads_flush_nothing_and_changes_flush_and_fence() {
             );
         }
     }
+}
+
+#[test]
+fn many_look_ups_at_once_take_less_than_one_by_one_and_count_the_same() {
+    let of = |index: IndexKind, operation: Operation| {
+        let is_it = |row: &&Row| (row.case.index, row.case.operation) == (index.name(), operation);
+        let row = MODELLED.iter().find(is_it).unwrap().modelled.clone().unwrap();
+        (row.figures.mops.unwrap(), row.figures.operations)
+    };
+    // What an operation reads is known early, by its hash.
+    for index in [IndexKind::PClht, IndexKind::Cceh, IndexKind::LevelHash] {
+        let (alone, many) = (of(index, Operation::Get), of(index, Operation::GetMany));
+        assert!(many.0 > alone.0 && many.1 == alone.1, "{index}: {alone:?}, {many:?}");
+    }
+}
+
+#[test]
+fn what_many_at_once_gain_is_told_of_those_that_did_both() {
+    let sections = |operations: &[Operation]| {
+        let indexes = vec![IndexKind::Wort];
+        let distributions = vec![Distribution::Uniform];
+        let operations = operations.to_vec();
+        let options = Options { indexes, distributions, operations, ..modelled_only() };
+        run(&options, &|_| ()).unwrap().sections()
+    };
+    let both = sections(&[Operation::Get, Operation::GetMany, Operation::Insert]);
+    assert_eq!(both.len(), 2);
+    let row = both[1].1.lines().last().unwrap();
+    assert!(row.starts_with("| `wort` | 1000 uniform | ") && row.ends_with("| – | – |"), "{row}");
+    assert_eq!(sections(&[Operation::Get, Operation::Insert]).len(), 1);
 }
 
 #[test]

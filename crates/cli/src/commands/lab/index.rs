@@ -37,7 +37,8 @@ pub struct Arguments {
     /// The structures, separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = index_kinds())]
     index: Vec<IndexKind>,
-    /// The operations: load, insert, get, update, delete, range, ycsb-a to ycsb-f [default: all]
+    /// The operations: load, insert, get, update, delete, range, ycsb-a to ycsb-f, and get-many and insert-many, which do
+    /// what get and insert do by calls of 64 [default: all but these two]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_operation)]
     operation: Vec<Operation>,
     /// Where keys lie and which are asked for: dense, sparse, clustered, uniform, zipf
