@@ -1,6 +1,6 @@
 //! The tables and the figure.
 
-use super::{IndexResults, Operation, Row};
+use super::{IndexResults, MANY, Operation, Row};
 use crate::experiment::table::{Table, decimals};
 use crate::experiment::{Findings, in_order};
 use crate::plot::{Axis, Panel, Plot, Source};
@@ -94,6 +94,10 @@ impl Findings for IndexResults {
             "Mop/s to p99: measured here, in {} pages, the time of this machine.{of_runs}",
             self.pages
         );
+        let mut of_many = self.rows.iter().filter(|row| row.case.operation.at_once() > 1);
+        let many = of_many.any(|row| row.measured.is_some()).then(|| {
+            format!("Latencies of get-many and insert-many are those of whole calls, of {MANY} keys each.")
+        });
         let profile = self.rows.iter().find_map(|row| Some(&row.modelled.as_ref()?.profile));
         let modelled = profile.map(|profile| {
             format!(
@@ -115,7 +119,7 @@ impl Findings for IndexResults {
              few; more keys, or --caches-for-keys, count what larger ones do."
                 .to_owned()
         });
-        let notes = std::iter::once(measured).chain(modelled);
+        let notes = std::iter::once(measured).chain(many).chain(modelled);
         notes.chain(fewer).chain(fits).collect()
     }
 

@@ -132,6 +132,19 @@ fn what_many_at_once_gain_is_told_of_those_that_did_both() {
 }
 
 #[test]
+fn who_reads_latencies_of_many_at_once_is_told_what_they_are_of() {
+    let notes = |operation: Operation, sides: Sides| {
+        let indexes = vec![IndexKind::PClht];
+        let options = Options { indexes, operations: vec![operation], sides, ..tiny() };
+        run(&options, &|_| ()).unwrap().notes().join(" ")
+    };
+    let measured = Sides { model: false, ..Sides::default() };
+    assert!(notes(Operation::GetMany, measured.clone()).contains("whole calls, of 64 keys"));
+    assert!(!notes(Operation::Get, measured).contains("whole calls"));
+    assert!(!notes(Operation::GetMany, Sides::modelled_only()).contains("whole calls"));
+}
+
+#[test]
 fn an_update_in_place_costs_one_flush_and_one_fence() {
     let options = Options { operations: vec![Operation::Update], ..modelled_only() };
     // These write a new record or entry and then what makes it count.

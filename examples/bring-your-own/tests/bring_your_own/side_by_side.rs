@@ -42,6 +42,7 @@ fn options() -> Options {
             Operation::Get,
             Operation::Ycsb(Workload::A),
             Operation::Delete,
+            Operation::GetMany,
         ],
         keys: 4000,
         presized: true,
@@ -53,13 +54,7 @@ fn options() -> Options {
 fn the_flat_map_stands_beside_p_clht() {
     let results = run(&options(), &|_| ()).unwrap();
     let names: Vec<_> = results.rows.iter().map(|row| row.case.index).collect();
-    assert_eq!(
-        names,
-        ["p-clht", "p-clht", "p-clht", "p-clht"]
-            .into_iter()
-            .chain(["flat-map"; 4])
-            .collect::<Vec<_>>()
-    );
+    assert_eq!(names, ["p-clht"; 5].into_iter().chain(["flat-map"; 5]).collect::<Vec<_>>());
     for row in &results.rows {
         assert!(row.measured.unwrap().mops > 0.0, "{row:?}");
     }
@@ -75,7 +70,9 @@ fn the_flat_map_stands_beside_p_clht() {
         let counts = of(operation);
         assert_eq!((counts.flushes, counts.fences, counts.wpq_inserts), (1.0, 1.0, 1.0));
     }
-    assert_eq!(of(Operation::Get).flushes, 0.0);
+    for operation in [Operation::Get, Operation::GetMany] {
+        assert_eq!(of(operation).flushes, 0.0);
+    }
     // The same table and figure as `lapis lab index` prints and draws.
     assert!(results.tables()[0].markdown().contains("| flat-map | ycsb-a | "));
     assert!(results.figure().is_some());
@@ -91,4 +88,43 @@ fn a_map_without_an_order_is_asked_for_no_ranges() {
     };
     let refused = run(&only, &|_| ()).unwrap_err().to_string();
     assert_eq!(refused, "flat-map keeps no order, so it has no range; name an ordered index");
+}
+
+/// A map that does not answer many look-ups at once.
+struct Silent<D: Domain>(Entered<D>);
+
+impl<D: Domain> OwnIndex<D> for Silent<D> {
+    fn create(pool: Arc<Pool<D>>, options: &IndexOptions) -> Result<Self, IndexError> {
+        Entered::create(pool, options).map(Self)
+    }
+
+    fn change(&self, key: u64, change: Change) -> Result<Option<u64>, IndexError> {
+        self.0.change(key, change)
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        self.0.get(key)
+    }
+
+    fn get_many(&self, _keys: &[&u64], _answer: &mut dyn FnMut(usize, Option<u64>)) {}
+
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+}
+
+#[test]
+fn look_ups_that_are_not_answered_are_wrong() {
+    let silent = Contender::own::<Silent<Hardware>, Silent<lapis_crash::Modelled>>("silent");
+    for sides in [Sides::modelled_only(), Sides { model: false, ..Sides::default() }] {
+        let only = Options {
+            indexes: Vec::new(),
+            own: vec![silent],
+            operations: vec![Operation::GetMany],
+            sides,
+            ..options()
+        };
+        let told = run(&only, &|_| ()).unwrap_err().to_string();
+        assert_eq!(told, "silent gave 4000 wrong answers in get-many");
+    }
 }
