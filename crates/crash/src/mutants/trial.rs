@@ -33,7 +33,15 @@ pub struct MutantBudget {
     /// [`ExploreOptions::spread_images`] of a structure as it is. A mutant that such a run does not kill is explored once
     /// more with all images.
     pub spread_images: u64,
+    /// Runs that are [`LONGER`] times as long, with [`IMAGES_OF_LONGER`] images each, from seed 1 on, before that: what is
+    /// wrong may show in a state that short runs do not come to.
+    pub longer_seeds: u64,
 }
+
+/// How many times longer the longer runs are.
+const LONGER: usize = 5;
+/// [`ExploreOptions::spread_images`] of the longer runs.
+const IMAGES_OF_LONGER: u64 = 20;
 
 /// Workers of the histories that mutants are tried with besides the strategies.
 pub const WORKERS: usize = 3;
@@ -50,6 +58,7 @@ impl Default for MutantBudget {
             crash_in_recovery_every: 256,
             schedules: 20,
             spread_images: 1000,
+            longer_seeds: 8,
         }
     }
 }
@@ -64,6 +73,7 @@ impl MutantBudget {
             crash_in_recovery_every: 1024,
             schedules: 0,
             spread_images: 1000,
+            longer_seeds: 0,
         }
     }
 }
@@ -219,11 +229,22 @@ impl Job {
         outcome
     }
 
-    /// A few images all over the run of every seed and every subject, then all; ends at the first violation.
+    /// A few images all over the run of every seed and every subject; a mutant that is still alive then, fewer over
+    /// longer runs, then all. Ends at the first violation.
     fn run_by(&self, strategy: Strategy, budget: MutantBudget, outcome: &mut Outcome) {
-        self.run_spread(strategy, budget, budget.spread_images, outcome);
-        if self.entry.is_some() && outcome.violations.is_empty() {
-            self.run_spread(strategy, budget, 0, outcome);
+        let ops = self.structure.mutants().ops;
+        let longer = 1..=budget.longer_seeds;
+        let passes = [
+            (self.seeds.clone(), ops, budget.spread_images),
+            (longer, ops * LONGER, IMAGES_OF_LONGER),
+            (self.seeds.clone(), ops, 0),
+        ];
+        let count = if self.entry.is_some() { passes.len() } else { 1 };
+        for pass in passes.into_iter().take(count) {
+            self.run_spread(strategy, budget, pass, outcome);
+            if !outcome.violations.is_empty() {
+                return;
+            }
         }
     }
 
@@ -231,16 +252,16 @@ impl Job {
         &self,
         strategy: Strategy,
         budget: MutantBudget,
-        spread_images: u64,
+        (seeds, ops, spread_images): (std::ops::RangeInclusive<u64>, usize, u64),
         outcome: &mut Outcome,
     ) {
         let named = self.entry.map_or(&[][..], |entry| entry.subjects);
         let subjects = if named.is_empty() { self.structure.subjects() } else { named.to_vec() };
         let MutantBudget { exhaustive_limit, samples, crash_in_recovery_every, .. } = budget;
-        for seed in self.seeds.clone() {
+        for seed in seeds {
             for subject in &subjects {
                 let options = ExploreOptions {
-                    ops: self.structure.mutants().ops,
+                    ops,
                     seed,
                     strategy,
                     exhaustive_limit,
