@@ -35,6 +35,7 @@ mod entries_by_part;
 mod error;
 mod hash_table;
 mod index;
+mod integer_order;
 mod key;
 mod leaf_entries;
 mod leaf_list;

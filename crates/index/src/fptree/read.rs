@@ -15,6 +15,7 @@ use super::inner::{Place, Range, Target};
 use super::leaf::{Leaf, Sought};
 use super::locks::Section;
 use crate::index::{Direction, OrderedIndex};
+use crate::integer_order::IntegerOrder;
 use crate::key::IndexKey;
 use crate::leaf_entries::{LeafEntries, OnLeaf};
 
@@ -83,15 +84,21 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
                 self.pool.prefetch(next.link);
                 self.prefetch_slots(next);
             }
-            entries.extend(slots_in(bitmap).map(|slot| {
-                let entry = &leaf.slots[slot];
-                (entry.key.load(domain), entry.value.load(domain))
-            }));
+            let keys = slots_in(bitmap).map(|slot| (leaf.slots[slot].key.load(domain), slot));
+            if K::INLINE {
+                let value = |slot: usize| leaf.slots[slot].value.load(domain);
+                let order = IntegerOrder::of(keys);
+                entries.extend(order.entries().map(|(key, slot)| (key, value(slot))));
+            } else {
+                entries.extend(keys.map(|(word, slot)| (word, leaf.slots[slot].value.load(domain))));
+            }
             if self.end_reading(&place, leaf, section) {
                 break range;
             }
         };
-        self.sort_by_key(entries);
+        if !K::INLINE {
+            self.sort_by_key(entries);
+        }
         // I6: beyond its range, a leaf under a split or merge has what others have too.
         let below = |bound: &K::Buf| {
             let key = K::borrow(bound);

@@ -4,6 +4,7 @@ use lapis_pmem::{Domain, Link};
 
 use super::NvTree;
 use super::leaf::{Leaf, LeafHeader, Newest, leaf_at};
+use crate::integer_order::{IntegerOrder, MOST_PLACES};
 use crate::key::IndexKey;
 
 impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
@@ -63,25 +64,39 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
 
     /// The newest record of every key of a leaf, in the order of keys, deletions included.
     pub(super) fn newest_of_all(&self, leaf: Leaf<'_>, count: usize) -> Vec<Newest> {
-        let domain = self.domain();
-        let deleted: [u64; 2] =
-            std::array::from_fn(|word| leaf.header.deleted[word].load_acquire(domain));
-        let records = leaf.records[..count].iter().enumerate();
-        let mut all: Vec<Newest> = records
-            .map(|(slot, record)| Newest {
-                slot,
-                word: record.key.load(domain),
-                value: record.value.load(domain),
-                deleted: deleted[slot / 64] >> (slot % 64) & 1 != 0,
-            })
-            .collect();
-        // One number for both is compared without a branch.
-        all.sort_unstable_by_key(|it| u128::from(it.word) << 64 | u128::from(!it.slot as u64));
-        all.dedup_by_key(|record| record.word);
+        let mut all = Vec::with_capacity(count + 1);
+        self.each_newest(leaf, count, |newest| all.push(newest));
         if !K::INLINE {
             all.sort_by(|one, other| K::cmp_words(&self.pool, one.word, other.word));
         }
         all
+    }
+
+    /// Calls `visit` with the newest record of every key word, in the order of words.
+    #[inline(always)]
+    pub(super) fn each_newest(
+        &self,
+        leaf: Leaf<'_>,
+        count: usize,
+        mut visit: impl FnMut(Newest),
+    ) {
+        let domain = self.domain();
+        let deleted: [u64; 2] =
+            std::array::from_fn(|word| leaf.header.deleted[word].load_acquire(domain));
+        let records = &leaf.records[..count];
+        // Of records of one key the newest comes first.
+        let place = |slot: usize| MOST_PLACES - 1 - slot;
+        let keys = records.iter().map(|record| record.key.load(domain));
+        let order = IntegerOrder::of(keys.enumerate().map(|(slot, word)| (word, place(slot))));
+        let mut last = None;
+        for (word, at) in order.entries() {
+            if last.replace(word) == Some(word) {
+                continue;
+            }
+            let slot = place(at);
+            let value = records[slot].value.load(domain);
+            visit(Newest { slot, word, value, deleted: deleted[slot / 64] >> (slot % 64) & 1 != 0 });
+        }
     }
 }
 

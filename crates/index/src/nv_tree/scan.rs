@@ -36,12 +36,17 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             self.prefetch_leaf(leaf);
             let lower = directory.lower(&self.pool, &found);
             let upper = directory.upper(&self.pool, &found);
-            let records = self.newest_of_all(leaf, leaf.count(self.domain()));
+            entries.clear();
+            self.each_newest(leaf, leaf.count(self.domain()), |newest| {
+                if !newest.deleted {
+                    entries.push((newest.word, newest.value));
+                }
+            });
             if self.is_current(directory, &found, pinned) {
                 self.persist_before_return(leaf);
-                let live = records.iter().filter(|record| !record.deleted);
-                entries.clear();
-                entries.extend(live.map(|record| (record.word, record.value)));
+                if !K::INLINE {
+                    entries.sort_by(|one, other| K::cmp_words(&self.pool, one.0, other.0));
+                }
                 return Some(Ends { lower, upper });
             }
         }
