@@ -417,6 +417,8 @@ macro_rules! forward_to_files {
             value
         }
 
+        $crate::in_turns::look_up_in_turns!($domain, $key, handle.pool);
+
         fn for_each(&self, visit: &mut dyn FnMut(&$key, u64) -> std::ops::ControlFlow<()>) {
             let (from, direction) = (std::ops::Bound::Unbounded, $crate::Direction::Forward);
             $crate::OrderedIndex::scan(self, from, direction, visit);
@@ -461,6 +463,8 @@ macro_rules! forward_to_files {
         fn get(&self, key: &$key) -> Option<u64> {
             self.lookup(key)
         }
+
+        $crate::in_turns::look_up_in_turns!($domain, $key, $($pool).+);
 
         fn for_each(&self, visit: &mut dyn FnMut(&$key, u64) -> std::ops::ControlFlow<()>) {
             let (from, direction) = (std::ops::Bound::Unbounded, $crate::Direction::Forward);

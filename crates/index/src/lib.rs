@@ -34,6 +34,7 @@ mod declaration;
 mod entries_by_part;
 mod error;
 mod hash_table;
+mod in_turns;
 mod index;
 mod integer_order;
 mod key;

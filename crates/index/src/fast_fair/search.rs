@@ -1,5 +1,6 @@
 //! Searches without locks: one node ([`FastFair::probe`]), and the way down the tree.
 
+use lapis_blocks::interleave::Turn;
 use lapis_pmem::{Domain, Link, persist_before_answer};
 
 use super::FastFair;
@@ -25,6 +26,31 @@ pub(super) struct Arrival<'p> {
     pub(super) node: Node<'p>,
     pub(super) probe: Probe,
     pub(super) hop: Option<Link<NodeHeader>>,
+}
+
+/// A way down: the node that it has come to.
+struct Way<'p> {
+    node: Node<'p>,
+    hop: Option<Link<NodeHeader>>,
+    steps: u32,
+}
+
+impl<'p> Way<'p> {
+    /// Goes on where another begins. The steps count on.
+    #[inline(always)]
+    fn begin_again(&mut self, other: Self) {
+        *self = Self { steps: self.steps, ..other };
+    }
+}
+
+/// What came of looking at a node on the way.
+enum Passed {
+    /// The way has gone on to another, most of which is on its way to the cache.
+    On,
+    /// It is no longer part of the tree: the way begins again.
+    Deleted,
+    /// It is the one.
+    Arrived(Probe),
 }
 
 /// Nodes looked at on one way down before it must be a circle: each step beyond the height of the
@@ -216,43 +242,60 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         level: u8,
         admits: impl Fn(u64) -> bool,
     ) -> Option<Arrival<'_>> {
-        let domain = self.domain();
-        let mut steps = 0u32;
-        'again: loop {
-            let mut node = self.top();
-            let mut hop = None;
-            if node.level(domain) < level {
-                return None;
-            }
-            loop {
-                steps += 1;
-                if steps > MOST_STEPS {
-                    goes_in_circles();
+        let mut way = self.begin(level)?;
+        loop {
+            match self.pass::<WRITES>(&mut way, level, &admits) {
+                Passed::On => {}
+                Passed::Deleted => way.begin_again(self.begin(level)?),
+                Passed::Arrived(probe) => {
+                    return Some(Arrival { node: way.node, probe, hop: way.hop });
                 }
-                let probe = self.probe(node, &admits);
-                if probe.sibling.is_deleted() {
-                    continue 'again;
-                }
-                let stays = WRITES && domain.commits(mutants::WRONG_NODE_AFTER_SPLIT);
-                if probe.go_right && !(stays && probe.sibling.level() <= level) {
-                    if WRITES && !node.header.lock.read(domain).is_current(self.generation) {
-                        self.lock(node);
-                        self.release(node);
-                    }
-                    hop = Some(probe.sibling.link());
-                    node = self.arrive(probe.sibling.link());
-                    continue;
-                }
-                if probe.sibling.level() <= level {
-                    return Some(Arrival { node, probe, hop });
-                }
-                let child = match probe.found {
-                    Some(found) => Link::from_bits(found.value),
-                    None => node.leftmost(domain),
-                };
-                node = self.arrive(child);
             }
         }
+    }
+
+    /// At the root. None if the tree does not have that level.
+    #[inline(always)]
+    fn begin(&self, level: u8) -> Option<Way<'_>> {
+        let node = self.top();
+        (node.level(self.domain()) >= level).then_some(Way { node, hop: None, steps: 0 })
+    }
+
+    /// Looks at the node that a way has come to, and goes on to the next.
+    #[inline(always)]
+    fn pass<'t, const WRITES: bool>(
+        &'t self,
+        way: &mut Way<'t>,
+        level: u8,
+        admits: impl Fn(u64) -> bool,
+    ) -> Passed {
+        let (domain, node) = (self.domain(), way.node);
+        way.steps += 1;
+        if way.steps > MOST_STEPS {
+            goes_in_circles();
+        }
+        let probe = self.probe(node, admits);
+        if probe.sibling.is_deleted() {
+            return Passed::Deleted;
+        }
+        let stays = WRITES && domain.commits(mutants::WRONG_NODE_AFTER_SPLIT);
+        if probe.go_right && !(stays && probe.sibling.level() <= level) {
+            if WRITES && !node.header.lock.read(domain).is_current(self.generation) {
+                self.lock(node);
+                self.release(node);
+            }
+            way.hop = Some(probe.sibling.link());
+            way.node = self.arrive(probe.sibling.link());
+            return Passed::On;
+        }
+        if probe.sibling.level() <= level {
+            return Passed::Arrived(probe);
+        }
+        way.node = self.arrive(match probe.found {
+            Some(found) => Link::from_bits(found.value),
+            None => node.leftmost(domain),
+        });
+        Passed::On
     }
 
     /// The node at `link`, with all of its lines on their way to the cache at once.
@@ -269,10 +312,28 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     pub(super) fn lookup(&self, key: &K) -> Option<u64> {
         let _guard = self.pool.pin();
         let arrival = self.descend(0, self.up_to(key))?;
-        let Probe { found, disturbed, .. } = arrival.probe;
+        self.answer(key, arrival.node, arrival.probe)
+    }
+
+    /// As [`FastFair::lookup`], in turns with others. The caller has pinned the pool.
+    pub(super) async fn lookup_in_turns(&self, key: &K, turn: Turn<'_, D>) -> Option<u64> {
+        let mut way = self.begin(0)?;
+        loop {
+            match self.pass::<false>(&mut way, 0, self.up_to(key)) {
+                Passed::On => turn.prefetch((&raw const *way.node.header).cast()).await,
+                Passed::Deleted => way.begin_again(self.begin(0)?),
+                Passed::Arrived(probe) => return self.answer(key, way.node, probe),
+            }
+        }
+    }
+
+    /// The value of `key` by what was seen of its leaf, made durable.
+    #[inline(always)]
+    fn answer(&self, key: &K, leaf: Node<'_>, probe: Probe) -> Option<u64> {
+        let Probe { found, disturbed, .. } = probe;
         let found = found.filter(|found| key.eq_word(&self.pool, self.tag_of(key), found.key));
         if disturbed {
-            let slots = arrival.node.slots;
+            let slots = leaf.slots;
             // A hit rests on its entry alone; a miss on the whole node, from which the key may
             // just have been removed.
             let seen = found.map_or(slots, |found| &slots[found.slot..=found.slot]);

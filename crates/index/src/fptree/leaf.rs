@@ -81,6 +81,18 @@ impl<'p> Leaf<'p> {
         Link::from_bits(self.header.next.load_acquire(domain))
     }
 
+    /// The slots of `bitmap` with the fingerprint.
+    #[inline(always)]
+    pub(super) fn candidates<D: Domain>(
+        self,
+        domain: &D,
+        bitmap: u64,
+        sought: Sought,
+    ) -> impl Iterator<Item = usize> {
+        let words = std::array::from_fn(|word| self.header.line.fingerprints[word].load(domain));
+        slots_in(fingerprint::matches(words, sought.fingerprint) & bitmap)
+    }
+
     /// The slot of `key` among those of `bitmap`, which was read before, and its value.
     #[inline(always)]
     pub(super) fn find<D: Domain, K: IndexKey + ?Sized>(
@@ -91,8 +103,7 @@ impl<'p> Leaf<'p> {
         sought: Sought,
     ) -> Option<(usize, u64)> {
         let domain = pool.domain();
-        let words = std::array::from_fn(|word| self.header.line.fingerprints[word].load(domain));
-        for slot in slots_in(fingerprint::matches(words, sought.fingerprint) & bitmap) {
+        for slot in self.candidates(domain, bitmap, sought) {
             let entry = &self.slots[slot];
             // Byte strings: the tag in the word is compared before the string is looked at.
             if key.eq_word(pool, sought.tag, entry.key.load(domain)) {

@@ -8,6 +8,7 @@
 use std::ops::Bound;
 
 use lapis_blocks::fp_leaf::{ENTRIES_PER_LINE, slots_in};
+use lapis_blocks::interleave::Turn;
 use lapis_pmem::{Domain, persist_before_answer};
 
 use super::FpTree;
@@ -43,23 +44,56 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         true
     }
 
+    /// Goes down to the leaf of `key`, whose first line is on its way to the cache then.
+    #[inline(always)]
+    fn approach_leaf(&self, key: &K) -> Place {
+        let place = self.inner.descend(&self.pool, Target::Of(key));
+        self.pool.prefetch(place.leaf);
+        place
+    }
+
+    /// The value of `key` in the leaf that a descent has found; nothing if that does not count.
+    #[inline(always)]
+    fn read_leaf(&self, place: &Place, key: &K, sought: Sought) -> Option<Option<u64>> {
+        let domain = self.domain();
+        let section = self.locks.read(domain, place.leaf);
+        // I7: it is the leaf of this key, as of now.
+        if !self.inner.is_current(&self.pool, place) {
+            return None;
+        }
+        let leaf = self.leaf(place.leaf);
+        let found = leaf.find(&self.pool, leaf.bitmap(domain), key, sought);
+        self.end_reading(place, leaf, section).then(|| found.map(|(_, value)| value))
+    }
+
     #[inline(always)]
     pub(super) fn lookup(&self, key: &K) -> Option<u64> {
         // Integers: whatever lies in a leaf that is freed meanwhile is a word, and is discarded.
         let _pinned = (!K::INLINE).then(|| self.pool.pin());
-        let (domain, sought) = (self.domain(), Sought::of(key));
+        let sought = Sought::of(key);
         loop {
-            let place = self.inner.descend(&self.pool, Target::Of(key));
-            self.pool.prefetch(place.leaf);
-            let section = self.locks.read(domain, place.leaf);
-            // I7: it is the leaf of this key, as of now.
-            if !self.inner.is_current(&self.pool, &place) {
-                continue;
+            let place = self.approach_leaf(key);
+            if let Some(answer) = self.read_leaf(&place, key, sought) {
+                return answer;
             }
-            let leaf = self.leaf(place.leaf);
-            let found = leaf.find(&self.pool, leaf.bitmap(domain), key, sought);
-            if self.end_reading(&place, leaf, section) {
-                return found.map(|(_, value)| value);
+        }
+    }
+
+    /// As [`FpTree::lookup`], in turns with others. The caller has pinned the pool.
+    pub(super) async fn lookup_in_turns(&self, key: &K, turn: Turn<'_, D>) -> Option<u64> {
+        let sought = Sought::of(key);
+        loop {
+            let place = self.approach_leaf(key);
+            turn.give_way().await;
+            // Only a hint: what is read here counts for nothing.
+            if let Some(leaf) = Leaf::try_at(&self.pool, place.leaf, self.slots) {
+                for slot in leaf.candidates(self.domain(), leaf.bitmap(self.domain()), sought) {
+                    self.domain().prefetch((&raw const leaf.slots[slot]).cast());
+                }
+            }
+            turn.give_way().await;
+            if let Some(answer) = self.read_leaf(&place, key, sought) {
+                return answer;
             }
         }
     }

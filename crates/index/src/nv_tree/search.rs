@@ -1,5 +1,6 @@
 //! Look-ups. Readers take no lock and wait for nobody.
 
+use lapis_blocks::interleave::Turn;
 use lapis_pmem::{Domain, Guard, Link, persist_before_answer};
 
 use super::NvTree;
@@ -41,6 +42,31 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         }
     }
 
+    /// The leaf that was found, all of it on its way to the cache.
+    #[inline(always)]
+    fn arrive(&self, found: &Found) -> Leaf<'_> {
+        let leaf = self.leaf(Link::from_bits(found.link));
+        self.prefetch_leaf(leaf);
+        leaf
+    }
+
+    /// The value of `key` in the leaf that was found; nothing if that does not count.
+    #[inline(always)]
+    fn read_leaf(
+        &self,
+        directory: &Directory,
+        found: &Found,
+        leaf: Leaf<'_>,
+        key: &K,
+        pinned: &Guard<'_, D>,
+    ) -> Option<Option<u64>> {
+        let newest = self.newest(leaf, leaf.count(self.domain()), key);
+        self.is_current(directory, found, pinned).then(|| {
+            self.persist_before_return(leaf);
+            newest.filter(|newest| !newest.deleted).map(|newest| newest.value)
+        })
+    }
+
     #[inline]
     pub(super) fn lookup(&self, key: &K) -> Option<u64> {
         let mut space = [0; 8];
@@ -49,12 +75,25 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         loop {
             let directory = self.directory(&pinned)?;
             let found = directory.find(&self.pool, probe);
-            let leaf = self.leaf(Link::from_bits(found.link));
-            self.prefetch_leaf(leaf);
-            let newest = self.newest(leaf, leaf.count(self.domain()), key);
-            if self.is_current(directory, &found, &pinned) {
-                self.persist_before_return(leaf);
-                return newest.filter(|newest| !newest.deleted).map(|newest| newest.value);
+            let leaf = self.arrive(&found);
+            if let Some(answer) = self.read_leaf(directory, &found, leaf, key, &pinned) {
+                return answer;
+            }
+        }
+    }
+
+    /// As [`NvTree::lookup`], in turns with others.
+    pub(super) async fn lookup_in_turns(&self, key: &K, turn: Turn<'_, D>) -> Option<u64> {
+        let mut space = [0; 8];
+        let probe = Probe::up_to(key.bytes(&mut space));
+        let pinned = self.pool.pin();
+        loop {
+            let directory = self.directory(&pinned)?;
+            let found = directory.find(&self.pool, probe);
+            let leaf = self.arrive(&found);
+            turn.give_way().await;
+            if let Some(answer) = self.read_leaf(directory, &found, leaf, key, &pinned) {
+                return answer;
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use lapis_pmem::{Domain, Link};
+use lapis_blocks::interleave::Turn;
+use lapis_pmem::{Domain, LINE_BYTES, Link};
 
 use super::record::{Base, Body, Delta, Entry, Kind, Meta, Record};
 use super::{PBwTree, Top};
@@ -44,6 +45,25 @@ pub struct Arrival<'t> {
 impl Arrival<'_> {
     pub fn meta(&self) -> Meta {
         self.record.meta
+    }
+}
+
+/// A walk down: the node that it has come to.
+struct Walk {
+    /// Where it began.
+    top: u64,
+    id: u64,
+    parent: Option<u64>,
+    passed: Option<(u64, u64)>,
+    /// The level that the node has.
+    expected: Option<u8>,
+    steps: u32,
+}
+
+impl Walk {
+    #[inline(always)]
+    fn from(top: u64) -> Self {
+        Self { top, id: top, parent: None, passed: None, expected: None, steps: 0 }
     }
 }
 
@@ -118,53 +138,112 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         admits: impl Fn(u64) -> bool + Copy,
         purpose: Purpose,
     ) -> Result<Arrival<'_>, Stop> {
-        let mut steps = 0;
-        'again: loop {
-            let top = self.top().id();
-            let (mut id, mut parent, mut passed, mut expected) = (top, None, None, None);
-            loop {
-                steps += 1;
-                if steps > MOST_STEPS {
-                    goes_in_circles();
-                }
-                let Some(record) = self.newest(id) else { continue 'again };
-                let at = record.meta.level();
-                if expected.is_some_and(|expected| expected != at) {
-                    continue 'again;
-                }
-                match (record.kind, purpose, parent) {
-                    // Its entries may have gone to its left neighbour. If they had not when that was read, they
-                    // are still here.
-                    (Kind::Removed, Purpose::Reading, Some(above)) => {
-                        let Some(left) = self.left_of(above, id) else { continue 'again };
-                        // It may have been merged itself since, and then it is looked through.
-                        (id, parent, passed) = (left, None, None);
-                        continue;
-                    }
-                    (Kind::Removed, Purpose::Changing, Some(above)) => {
-                        return Err(Stop::Unfinished(above));
-                    }
-                    (Kind::Removed, Purpose::Changing, None) if id == top => {
-                        return Err(Stop::Unfinished(top));
-                    }
-                    (Kind::Merging, Purpose::Changing, _) => return Err(Stop::Unfinished(id)),
-                    _ => {}
-                }
-                if at <= level {
-                    if at < level {
-                        return Err(Stop::Lower);
-                    }
-                    return Ok(Arrival { id, record, passed });
-                }
-                match self.way(record, admits) {
-                    Way::Child(child) => {
-                        (parent, expected) = (Some(id), Some(at - 1));
-                        id = child;
-                    }
-                    Way::Right(right) => {
-                        (parent, expected, passed) = (None, Some(at), Some((id, right)));
-                        id = right;
-                    }
+        let mut walk = Walk::from(self.top().id());
+        loop {
+            if let Some(arrival) = self.pass(&mut walk, level, admits, purpose)? {
+                return Ok(arrival);
+            }
+        }
+    }
+
+    /// Looks at the node that a walk has come to, and goes on to the next if it is not the one.
+    #[inline(always)]
+    fn pass(
+        &self,
+        walk: &mut Walk,
+        level: u8,
+        admits: impl Fn(u64) -> bool + Copy,
+        purpose: Purpose,
+    ) -> Result<Option<Arrival<'_>>, Stop> {
+        walk.steps += 1;
+        if walk.steps > MOST_STEPS {
+            goes_in_circles();
+        }
+        let id = walk.id;
+        let Some(record) = self.newest(id) else { return Ok(self.again(walk)) };
+        let at = record.meta.level();
+        if walk.expected.is_some_and(|expected| expected != at) {
+            return Ok(self.again(walk));
+        }
+        match (record.kind, purpose, walk.parent) {
+            // Its entries may have gone to its left neighbour. If they had not when that was read, they
+            // are still here.
+            (Kind::Removed, Purpose::Reading, Some(above)) => {
+                let Some(left) = self.left_of(above, id) else { return Ok(self.again(walk)) };
+                // It may have been merged itself since, and then it is looked through.
+                (walk.id, walk.parent, walk.passed) = (left, None, None);
+                return Ok(None);
+            }
+            (Kind::Removed, Purpose::Changing, Some(above)) => {
+                return Err(Stop::Unfinished(above));
+            }
+            (Kind::Removed, Purpose::Changing, None) if id == walk.top => {
+                return Err(Stop::Unfinished(id));
+            }
+            (Kind::Merging, Purpose::Changing, _) => return Err(Stop::Unfinished(id)),
+            _ => {}
+        }
+        if at <= level {
+            if at < level {
+                return Err(Stop::Lower);
+            }
+            return Ok(Some(Arrival { id, record, passed: walk.passed }));
+        }
+        match self.way(record, admits) {
+            Way::Child(child) => {
+                (walk.parent, walk.expected) = (Some(id), Some(at - 1));
+                walk.id = child;
+            }
+            Way::Right(right) => {
+                (walk.parent, walk.expected, walk.passed) = (None, Some(at), Some((id, right)));
+                walk.id = right;
+            }
+        }
+        Ok(None)
+    }
+
+    /// A walk that begins anew. The steps count on.
+    #[cold]
+    fn again<'t>(&self, walk: &mut Walk) -> Option<Arrival<'t>> {
+        *walk = Walk { steps: walk.steps, ..Walk::from(self.top().id()) };
+        None
+    }
+
+    /// The value of `key`, in turns with others. The caller has pinned the pool.
+    pub(super) async fn lookup_in_turns(&self, key: &K, turn: Turn<'_, D>) -> Option<u64> {
+        let admits = |word| key.cmp_word(&self.handle.pool, word).is_ge();
+        let mut walk = Walk::from(self.top().id());
+        let arrival = loop {
+            self.fetch(walk.id, turn).await;
+            match self.pass(&mut walk, 0, admits, Purpose::Reading) {
+                Ok(None) => {}
+                Ok(Some(arrival)) => break Some(arrival),
+                Err(_) => break None,
+            }
+        };
+        let found = arrival.map(|arrival| self.seek_from(arrival, key, Purpose::Reading));
+        self.handle.persist_before_return();
+        found?.ok().and_then(|(_, found)| found.value())
+    }
+
+    /// Has all of a node on its way to the caches, giving way before each record that it must read for that. Only
+    /// a hint: what is read here counts for nothing.
+    async fn fetch(&self, id: u64, turn: Turn<'_, D>) {
+        let pool = &self.handle.pool;
+        let Some(mut link) = self.mapping.head(id) else { return };
+        let mut most_deltas = usize::MAX;
+        loop {
+            pool.prefetch(link);
+            turn.give_way().await;
+            // A chain that does not get shorter is damaged.
+            let record = Record::at(pool, link).filter(|it| it.meta.depth() < most_deltas);
+            let Some(record) = record else { return };
+            most_deltas = record.meta.depth();
+            match record.body {
+                Body::Delta(delta) => link = Link::from_bits(self.word(&delta.next)),
+                Body::Base(_, entries) => {
+                    self.prefetch(entries);
+                    return turn.give_way().await;
                 }
             }
         }
@@ -176,6 +255,17 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         let node = self.read(self.mapping.head(parent)?).ok()?;
         let at = node.position_of_child(child)?.checked_sub(1)?;
         Some(node.entries[at].1)
+    }
+
+    /// All entries of a base on their way to the caches at once: a binary search would ask for them one after the other.
+    #[inline(always)]
+    fn prefetch(&self, entries: &[Entry]) {
+        let domain = self.handle.pool.domain();
+        if domain.prefetches() {
+            for line in entries.chunks(LINE_BYTES / size_of::<Entry>()) {
+                domain.prefetch(line.as_ptr().cast());
+            }
+        }
     }
 
     /// Where an inner node leads whoever looks for the last key that `admits` accepts.
@@ -199,6 +289,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             }
             record = self.behind(&record, delta);
         };
+        self.prefetch(entries);
         let right = self.word(&base.right);
         if right != 0 && admits(self.word(&base.high)) {
             return Way::Right(right);
@@ -277,11 +368,23 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         purpose: Purpose,
     ) -> Result<(Arrival<'_>, Found), Stop> {
         let admits = |word| key.cmp_word(&self.handle.pool, word).is_ge();
-        let tag = if K::INLINE { 0 } else { key.tag() };
-        let mut at = match near.and_then(|near| self.near(near, admits)) {
+        let at = match near.and_then(|near| self.near(near, admits)) {
             Some(at) => at,
             None => self.descend(0, admits, purpose)?,
         };
+        self.seek_from(at, key, purpose)
+    }
+
+    /// As [`PBwTree::seek`], from a leaf that is not behind the key on.
+    #[inline(always)]
+    fn seek_from<'t>(
+        &'t self,
+        mut at: Arrival<'t>,
+        key: &K,
+        purpose: Purpose,
+    ) -> Result<(Arrival<'t>, Found), Stop> {
+        let admits = |word| key.cmp_word(&self.handle.pool, word).is_ge();
+        let tag = if K::INLINE { 0 } else { key.tag() };
         let mut steps = 0;
         loop {
             match self.look_up(at.record, key, tag) {
@@ -315,6 +418,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             let delta = match record.body {
                 Body::Delta(delta) => delta,
                 Body::Base(base, entries) => {
+                    self.prefetch(entries);
                     let right = self.word(&base.right);
                     if right != 0 && key.cmp_word(pool, self.word(&base.high)).is_ge() {
                         return Found::Right(right);

@@ -1,5 +1,6 @@
 //! The way of a key down the trie.
 
+use lapis_blocks::interleave::Turn;
 use lapis_pmem::{Domain, LINE_BYTES, Link, PCell};
 
 use super::PHot;
@@ -7,7 +8,7 @@ use super::bits::Bits;
 use super::entry::Entry;
 use super::node::Node;
 use crate::key::IndexKey;
-use crate::radix::{Leaf, Place, damaged_word, leaf_key};
+use crate::radix::{Digits, Leaf, Place, damaged_word, leaf_key};
 
 /// Lines of a node that are asked for before its shape is known.
 const PREFETCHED_LINES: u64 = 4;
@@ -123,20 +124,49 @@ impl<D: Domain, K: IndexKey + ?Sized> PHot<D, K> {
         None
     }
 
+    /// The entry to which `key` leads in the node of `entry`, which is in the node `above`.
+    #[inline(always)]
+    fn next(&self, key: &Bits<'_, K>, above: Entry, entry: Entry) -> Entry {
+        let node = self.node_below(above, entry);
+        self.entry_at(node.place(node.index_of(key, self.instructions)))
+    }
+
+    /// The value of `key`, if the leaf of `entry` is its. The caller has pinned the pool.
+    #[inline(always)]
+    fn value_at(&self, key: &Bits<'_, K>, entry: Entry) -> Option<u64> {
+        let pool = &self.handle.pool;
+        let leaf = entry.is_leaf().then(|| entry.as_leaf())?;
+        self.key_of_leaf(leaf).is(key).then(|| pool.at(leaf).value.load_acquire(pool.domain()))
+    }
+
     /// The value of `key`. The caller has pinned the pool.
     #[inline(always)]
     pub(super) fn find(&self, key: &Bits<'_, K>) -> Option<u64> {
-        let pool = &self.handle.pool;
-        let mut above = Entry::NONE;
-        let mut entry = self.entry_at(self.handle.top);
+        let (mut above, mut entry) = (Entry::NONE, self.entry_at(self.handle.top));
         while entry.is_node() {
             self.prefetch_node(entry);
-            let node = self.node_below(above, entry);
-            above = entry;
-            entry = self.entry_at(node.place(node.index_of(key, self.instructions)));
+            (above, entry) = (entry, self.next(key, above, entry));
         }
-        let leaf = entry.is_leaf().then(|| entry.as_leaf())?;
-        self.key_of_leaf(leaf).is(key).then(|| pool.at(leaf).value.load_acquire(pool.domain()))
+        self.value_at(key, entry)
+    }
+
+    /// The value of `key`, in turns with others. The caller has pinned the pool.
+    pub(super) async fn lookup_in_turns(&self, key: &K, turn: Turn<'_, D>) -> Option<u64> {
+        let mut space = [0; 8];
+        let key = Digits::of(key, &mut space);
+        let (mut above, mut entry) = (Entry::NONE, self.entry_at(self.handle.top));
+        while entry.is_node() {
+            self.prefetch_node(entry);
+            turn.give_way().await;
+            (above, entry) = (entry, self.next(&key, above, entry));
+        }
+        if entry.is_leaf() {
+            self.handle.pool.prefetch(entry.as_leaf());
+            turn.give_way().await;
+        }
+        let value = self.value_at(&key, entry);
+        self.handle.persist_before_return();
+        value
     }
 
     #[inline(always)]

@@ -4,12 +4,15 @@
 //! or the word there that led here, it begins anew. So the permutation was that of the node to which the key belonged
 //! when it was read. What lies in its slots stays there as long as no section of the node's lock ends (M5).
 
+use std::ops::ControlFlow;
+
+use lapis_blocks::interleave::Turn;
 use lapis_pmem::{Domain, LINE_BYTES, Link, PCell};
 
 use super::PMasstree;
 use super::node::{BORDER, Key, Node, Slice, View, Word};
 use crate::key::IndexKey;
-use crate::radix::{Leaf, Place, damaged_word, leaf_key};
+use crate::radix::{Digits, Leaf, Place, damaged_word, leaf_key};
 
 /// The word that led to a node, and the node it is in; none if it is the root's.
 #[derive(Clone, Copy)]
@@ -59,6 +62,15 @@ impl Step<'_> {
     }
 }
 
+/// A way down: the word that leads on, and what is looked for behind it.
+#[derive(Clone, Copy)]
+struct Way<'t> {
+    above: Above<'t>,
+    layer: usize,
+    aimed: Aim,
+    bounds: [Option<Slice>; 2],
+}
+
 /// The border node where a way ends.
 #[derive(Clone, Copy)]
 pub struct Spot<'t> {
@@ -88,6 +100,14 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
     #[inline(always)]
     pub(super) fn view(&self, link: Link<Node>, bounds: [Option<Slice>; 2]) -> View<'_> {
         let pool = &self.handle.pool;
+        self.prefetch_rest(link);
+        View::of(pool.domain(), pool.at(link), link, K::INLINE, bounds)
+    }
+
+    /// All lines of a node but the first.
+    #[inline(always)]
+    fn prefetch_rest(&self, link: Link<Node>) {
+        let pool = &self.handle.pool;
         if pool.domain().prefetches() {
             for line in 1..(size_of::<Node>() / LINE_BYTES) as u64 {
                 pool.prefetch::<PCell<u64>>(Link::from_bits(
@@ -95,7 +115,6 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
                 ));
             }
         }
-        View::of(pool.domain(), pool.at(link), link, K::INLINE, bounds)
     }
 
     #[inline(always)]
@@ -104,7 +123,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
             && above.view.is_none_or(|view| view.is_unchanged(self.handle.pool.domain()))
     }
 
-    /// Goes down to a border node, and shows the nodes on the way to `pass`, from the first layer's root on; if
+    /// Goes down to a border node, and shows the nodes on the way to `show`, from the first layer's root on; if
     /// that comes again, the way has begun anew. None if there is no node. Bounds are found only where they
     /// are asked for. The caller has pinned the pool.
     ///
@@ -114,54 +133,72 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
     pub(super) fn descend<'t, const BOUNDS: bool>(
         &'t self,
         aim: impl Fn(usize) -> Aim,
-        mut pass: impl FnMut(&Step<'t>),
+        mut show: impl FnMut(&Step<'t>),
     ) -> Option<Spot<'t>> {
-        let domain = self.handle.pool.domain();
-        'again: loop {
-            let place = self.handle.top;
-            let mut above = Above { view: None, place, word: self.word_at(place) };
-            if above.word.0 == 0 {
-                return None;
-            }
-            let (mut layer, mut aimed, mut bounds) = (0, aim(0), [None; 2]);
-            loop {
-                let view = self.view(above.word.node(), bounds);
-                if !self.still_leads(&above) {
-                    continue 'again;
-                }
-                let is_in_place = view.height >= BORDER
-                    && view.node.layer.load(domain) == layer as u64
-                    && above.parent().is_none_or(|parent| parent.height == view.height + 1);
-                if !is_in_place {
-                    damaged_word(above.word.0);
-                }
-                let step = Step { above, view, layer };
-                pass(&step);
-                if view.is_interior() {
-                    let index = view.child_index(domain, aimed.slice, aimed.strictly_below);
-                    if BOUNDS {
-                        bounds = view.bounds_below(domain, index);
-                    }
-                    let slot = view.permutation.slot(index);
-                    let word = view.word(domain, slot);
-                    above = Above { view: Some(view), place: view.place(slot), word };
-                    continue;
-                }
-                let (index, slot) = view.search(domain, aimed.slice);
-                if aimed.enters
-                    && let Some(slot) = slot
-                {
-                    let word = view.word(domain, slot);
-                    if word.is_layer() {
-                        above = Above { view: Some(view), place: view.place(slot), word };
-                        layer += 1;
-                        (aimed, bounds) = (aim(layer), [None; 2]);
-                        continue;
-                    }
-                }
-                return Some(Spot { step, index, slot });
+        let mut way = self.begin(&aim)?;
+        loop {
+            match self.pass::<BOUNDS>(&mut way, &aim, &mut show) {
+                ControlFlow::Continue(()) => {}
+                ControlFlow::Break(None) => way = self.begin(&aim)?,
+                ControlFlow::Break(spot) => return spot,
             }
         }
+    }
+
+    /// At the root of the first layer. None if there is no node.
+    #[inline(always)]
+    fn begin(&self, aim: impl Fn(usize) -> Aim) -> Option<Way<'_>> {
+        let place = self.handle.top;
+        let above = Above { view: None, place, word: self.word_at(place) };
+        (above.word.0 != 0).then(|| Way { above, layer: 0, aimed: aim(0), bounds: [None; 2] })
+    }
+
+    /// Looks at the node that a way has come to, and goes on to the next, unless it is the border node. Breaks with
+    /// nothing if what led to it does no longer: the way begins again.
+    #[inline(always)]
+    fn pass<'t, const BOUNDS: bool>(
+        &'t self,
+        way: &mut Way<'t>,
+        aim: impl Fn(usize) -> Aim,
+        mut show: impl FnMut(&Step<'t>),
+    ) -> ControlFlow<Option<Spot<'t>>> {
+        let domain = self.handle.pool.domain();
+        let Way { above, layer, aimed, bounds } = *way;
+        let view = self.view(above.word.node(), bounds);
+        if !self.still_leads(&above) {
+            return ControlFlow::Break(None);
+        }
+        let is_in_place = view.height >= BORDER
+            && view.node.layer.load(domain) == layer as u64
+            && above.parent().is_none_or(|parent| parent.height == view.height + 1);
+        if !is_in_place {
+            damaged_word(above.word.0);
+        }
+        let step = Step { above, view, layer };
+        show(&step);
+        if view.is_interior() {
+            let index = view.child_index(domain, aimed.slice, aimed.strictly_below);
+            if BOUNDS {
+                way.bounds = view.bounds_below(domain, index);
+            }
+            let slot = view.permutation.slot(index);
+            let word = view.word(domain, slot);
+            way.above = Above { view: Some(view), place: view.place(slot), word };
+            return ControlFlow::Continue(());
+        }
+        let (index, slot) = view.search(domain, aimed.slice);
+        if aimed.enters
+            && let Some(slot) = slot
+        {
+            let word = view.word(domain, slot);
+            if word.is_layer() {
+                let above = Above { view: Some(view), place: view.place(slot), word };
+                let layer = layer + 1;
+                *way = Way { above, layer, aimed: aim(layer), bounds: [None; 2] };
+                return ControlFlow::Continue(());
+            }
+        }
+        ControlFlow::Break(Some(Spot { step, index, slot }))
     }
 
     /// The border node for `aim` below `parent`, an interior node of its layer that somebody has gone down
@@ -245,17 +282,46 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
     /// The value of `key`. The caller has pinned the pool.
     #[inline(always)]
     pub(super) fn find(&self, key: &Key<'_, K>) -> Option<u64> {
-        let domain = self.handle.pool.domain();
         loop {
             let spot = self.spot::<false>(key)?;
-            let value = match self.found_at(key, &spot) {
-                Found::Key(place) => Some(self.value_at(place)),
-                Found::Nothing | Found::Other(_) => None,
-            };
-            if spot.step.view.has_its_entries(domain) {
-                return value;
+            if let Some(answer) = self.answer_at(key, &spot) {
+                return answer;
             }
         }
+    }
+
+    /// The value of `key`, in turns with others. The caller has pinned the pool.
+    pub(super) async fn lookup_in_turns(&self, key: &K, turn: Turn<'_, D>) -> Option<u64> {
+        let mut space = [0; 8];
+        let key = Digits::of(key, &mut space);
+        let aim = |layer| Aim::at(&key, layer);
+        let value = loop {
+            let Some(mut way) = self.begin(aim) else { break None };
+            let spot = loop {
+                let node = way.above.word.node();
+                self.handle.pool.prefetch(node);
+                self.prefetch_rest(node);
+                turn.give_way().await;
+                if let ControlFlow::Break(spot) = self.pass::<false>(&mut way, aim, |_| ()) {
+                    break spot;
+                }
+            };
+            if let Some(answer) = spot.and_then(|spot| self.answer_at(&key, &spot)) {
+                break answer;
+            }
+        };
+        self.handle.persist_before_return();
+        value
+    }
+
+    /// The value of `key` in the border node at `spot`; nothing if that has other entries by now.
+    #[inline(always)]
+    fn answer_at(&self, key: &Key<'_, K>, spot: &Spot<'_>) -> Option<Option<u64>> {
+        let value = match self.found_at(key, spot) {
+            Found::Key(place) => Some(self.value_at(place)),
+            Found::Nothing | Found::Other(_) => None,
+        };
+        spot.step.view.has_its_entries(self.handle.pool.domain()).then_some(value)
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! The way of a key down a tree: to its leaf, or to where it belongs.
 
-use lapis_blocks::interleave::{Interleaver, Turn};
+use lapis_blocks::interleave::Turn;
 use lapis_pmem::{Guard, Link, Observed};
 
 use super::digits::{Digits, Span};
@@ -10,7 +10,8 @@ use super::stripes::Claims;
 use super::tree::{Descent, HeaderOf, KeyOf, Parent, RadixTree, Split};
 use super::word::{Place, SlotWord};
 use super::{damaged, damaged_word};
-use crate::index::{Direction, IndexError, LOOK_UPS_AT_ONCE};
+use crate::in_turns;
+use crate::index::{Direction, IndexError};
 
 impl<T: RadixTree> Descent<T> {
     /// The beginning of every descent.
@@ -151,17 +152,13 @@ pub trait Descending: RadixTree {
     /// See [`crate::Index::get_many`].
     fn get_values(&self, keys: &[&Self::Key], answer: &mut dyn FnMut(usize, Option<u64>)) {
         let handle = self.handle();
-        let _pinned = handle.pool.pin();
-        Interleaver::new(handle.pool.domain(), LOOK_UPS_AT_ONCE).run(
-            keys.iter().enumerate(),
-            |turn, (place, &key)| async move {
-                let mut space = [0; 8];
-                let value = self.find_in_turns(&Digits::of(key, &mut space), turn).await;
-                handle.persist_before_return();
-                (place, value)
-            },
-            |(place, value)| answer(place, value),
-        );
+        let look_up = async |key: &Self::Key, turn: Turn<'_, Self::Domain>| {
+            let mut space = [0; 8];
+            let value = self.find_in_turns(&Digits::of(key, &mut space), turn).await;
+            handle.persist_before_return();
+            value
+        };
+        in_turns::get_many(&handle.pool, keys, look_up, answer);
     }
 
     /// See [`crate::Index::get`].

@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 
+use lapis_blocks::interleave::Turn;
 use lapis_pmem::{Domain, Link};
 
 use super::node::{Node, Order, Place, Snapshot, Top, ordinal_of};
@@ -287,6 +288,13 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         })
     }
 
+    /// The child at `spot`, all of it on its way to the cache; none if the node is no longer as it was.
+    #[inline(always)]
+    fn arrive_below(&self, node: Node<'_>, snapshot: Snapshot, spot: Spot) -> Option<Node<'_>> {
+        let link = self.child_of(node, spot);
+        node.is_still(self.domain(), snapshot).then(|| self.arrive(link))
+    }
+
     /// A reader's way down. Never waits: it begins again only if meanwhile a writer has changed a
     /// node on its way.
     ///
@@ -311,16 +319,12 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
             let (mut low, mut high) = (None, None);
             for _ in 0..top.levels() {
                 let spot = self.probe(node, snapshot.control, target);
-                let link = self.child_of(node, spot);
                 if BOUNDS {
                     let separator = |index| self.separator_at(node, index);
                     low = spot.floor.map(separator).or(low);
                     high = spot.ceiling.map(separator).or(high);
                 }
-                if !node.is_still(domain, snapshot) {
-                    continue 'again;
-                }
-                let child = self.arrive(link);
+                let Some(child) = self.arrive_below(node, snapshot, spot) else { continue 'again };
                 let below = child.snapshot(domain);
                 if !node.is_still(domain, snapshot) {
                     continue 'again;
@@ -362,15 +366,60 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
                 goes_in_circles();
             }
             let Arrival { leaf, snapshot, .. } = self.descend::<false>(&target);
-            let found = self
-                .probe(leaf, snapshot.control, &target)
-                .floor
-                .filter(|&index| self.is_entry_of(leaf, index, key, &target))
-                .map(|index| leaf.value(self.domain(), index));
-            if leaf.is_still(self.domain(), snapshot) {
-                self.persist_before_return();
-                return found;
+            if let Some(answer) = self.answer(leaf, snapshot, key, &target) {
+                return answer;
             }
         }
+    }
+
+    /// As [`WbTree::lookup`], in turns with others. The caller has pinned the pool.
+    pub(super) async fn lookup_in_turns(&self, key: &K, turn: Turn<'_, D>) -> Option<u64> {
+        let (domain, target) = (self.domain(), Target::up_to(key));
+        let mut tries = 0u32;
+        'again: loop {
+            tries += 1;
+            if tries > MOST_TRIES {
+                goes_in_circles();
+            }
+            let top = self.top();
+            let mut node = self.arrive(top.link());
+            let mut snapshot = node.snapshot(domain);
+            if self.top() != top {
+                continue;
+            }
+            for _ in 0..top.levels() {
+                let spot = self.probe(node, snapshot.control, &target);
+                let Some(child) = self.arrive_below(node, snapshot, spot) else { continue 'again };
+                turn.give_way().await;
+                let below = child.snapshot(domain);
+                if !node.is_still(domain, snapshot) {
+                    continue 'again;
+                }
+                (node, snapshot) = (child, below);
+            }
+            if let Some(answer) = self.answer(node, snapshot, key, &target) {
+                return answer;
+            }
+        }
+    }
+
+    /// The value of `key` in its leaf; nothing if that is no longer as it was.
+    #[inline(always)]
+    fn answer(
+        &self,
+        leaf: Node<'_>,
+        snapshot: Snapshot,
+        key: &K,
+        target: &Target<'_, K>,
+    ) -> Option<Option<u64>> {
+        let found = self
+            .probe(leaf, snapshot.control, target)
+            .floor
+            .filter(|&index| self.is_entry_of(leaf, index, key, target))
+            .map(|index| leaf.value(self.domain(), index));
+        leaf.is_still(self.domain(), snapshot).then(|| {
+            self.persist_before_return();
+            found
+        })
     }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use lapis_index::{AnyIndex, IndexOptions};
 
-use super::harness::{Keys, Tested, entries, so_many};
+use super::harness::{Keys, Tested, entries, many, so_many};
 use crate::watched::{Machine, beside_a_writer_at_its_first_fence, counting, watched_pool};
 
 /// Keys beside a writer that is asleep.
 const COUNT: u64 = so_many(1000);
 
 type Watched<K> = Arc<AnyIndex<Machine, K>>;
+type Get<K> = fn(&AnyIndex<Machine, K>, &K) -> Option<u64>;
 
 /// With the keys 0, 10, 20 and so on, as many as that.
 fn tens<K: Keys + ?Sized>(tested: Tested, options: &IndexOptions, count: u64) -> Watched<K> {
@@ -86,6 +87,9 @@ pub fn readers_find_what_stays_at_every_fence_of_a_writer<K: Keys + ?Sized>(test
                 for (key, value) in &staying {
                     assert_eq!(index.get(K::borrow(key)), Some(*value), "{key:?}");
                 }
+                let keys: Vec<_> = staying.iter().map(|(key, _)| key.clone()).collect();
+                let values = staying.iter().map(|(_, value)| Some(*value));
+                assert!(many::<_, K>(&index, &keys).into_iter().eq(values));
                 let mut found = entries(&index);
                 assert!(!ordered || found.is_sorted_by(|one, other| one.0 < other.0));
                 found.sort();
@@ -104,10 +108,47 @@ pub fn readers_find_what_stays_at_every_fence_of_a_writer<K: Keys + ?Sized>(test
     }
 }
 
+/// Of many keys that are looked up at the same time, each is found, whatever is changed beside it between two of its
+/// steps.
+pub fn look_ups_under_way_find_what_stays<K: Keys + ?Sized>(tested: Tested) {
+    const COUNT: u64 = 60;
+    if !tested.capabilities().lock_free_reads {
+        return;
+    }
+    for options in [tested.default_options(), tested.explored_options()] {
+        let index = tens::<K>(tested, &options, COUNT);
+        let keys: Vec<_> = (0..COUNT).map(|number| K::number(number * 10)).collect();
+        let keys: Vec<_> = keys.iter().map(K::borrow).collect();
+        let coming: Vec<_> = (0..10 * COUNT).filter(|number| number % 10 != 0).collect();
+        let mut answers = 0;
+        index.get_many(&keys, &mut |place, value| {
+            assert_eq!(value, Some(place as u64));
+            // Where those lie that are still under way.
+            let near = (answers / 2 * 2 + 8) / 6 % 10;
+            let some = coming.chunks(coming.len() / 10).nth(near).unwrap_or_default();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for number in some {
+                        let key = K::number(*number);
+                        let _ = match answers % 2 {
+                            0 => index.insert(K::borrow(&key), 0),
+                            _ => index.remove(K::borrow(&key)),
+                        }
+                        .unwrap();
+                    }
+                });
+            });
+            answers += 1;
+        });
+        assert_eq!(answers as u64, COUNT);
+    }
+}
+
 /// What a reader of `number` is told before each fence of a change, and what that costs it.
 fn reads_at_each_fence<K: Keys + ?Sized>(
     index: &Watched<K>,
     number: u64,
+    get: Get<K>,
     change: impl FnOnce(&K),
 ) -> Vec<(Option<u64>, (u64, u64))> {
     let machine = index.pool().domain().clone();
@@ -115,7 +156,7 @@ fn reads_at_each_fence<K: Keys + ?Sized>(
     machine.watcher().1.before_each_fence({
         let (reader, seen, machine) = (Arc::clone(index), Arc::clone(&seen), machine.clone());
         let key = K::number(number);
-        move || seen.lock().unwrap().push(counting(&machine, || reader.get(K::borrow(&key))))
+        move || seen.lock().unwrap().push(counting(&machine, || get(&reader, K::borrow(&key))))
     });
     change(K::borrow(&K::number(number)));
     machine.watcher().1.let_be();
@@ -130,14 +171,18 @@ pub fn a_reader_that_sees_a_change_before_its_fence_persists_it<K: Keys + ?Sized
         (30, |index, key| _ = index.update(key, 9).unwrap(), [Some(3), Some(9)]),
         (50, |index, key| _ = index.remove(key).unwrap(), [Some(5), None]),
     ];
-    for (number, change, [before, after]) in changes {
+    let ways: [Get<K>; 2] =
+        [|index, key| index.get(key), |index, key| many::<_, K>(index, &[key.to_buf()])[0]];
+    for ((number, change, [before, after]), get) in
+        changes.into_iter().flat_map(|change| ways.map(|get| (change, get)))
+    {
         let index = tens::<K>(tested, &tested.default_options(), 8);
-        let reads = reads_at_each_fence(&index, number, |key| change(&index, key));
+        let reads = reads_at_each_fence(&index, number, get, |key| change(&index, key));
         assert!(reads.iter().all(|read| read.0 == before || read.0 == after), "{reads:?}");
         let first = reads.iter().find(|read| read.0 == after).expect("a read before its fence");
         assert!(first.1.0 >= 1 && first.1.1 == 1, "{reads:?}");
         let (answer, cost) =
-            counting(index.pool().domain(), || index.get(K::borrow(&K::number(number))));
+            counting(index.pool().domain(), || get(&index, K::borrow(&K::number(number))));
         assert_eq!((answer, cost), (after, (0, 0)));
     }
 }

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::harness::{Keys, On, Tested, assert_sound, entries, so_many};
+use super::harness::{Keys, On, Tested, assert_sound, entries, many, so_many};
 
 const THREADS: u64 = 4;
+/// Keys that are looked up at the same time.
+const LOOK_UPS: u64 = 6;
 
 fn spread<K: Keys + ?Sized>(number: u64) -> K::Buf {
     K::number(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -45,12 +47,20 @@ fn own_keys<K: Keys + ?Sized>(
                     let mut random = StdRng::seed_from_u64(thread);
                     let mut mine: BTreeMap<K::Buf, u64> = BTreeMap::new();
                     for step in 0..so_many(6000) {
-                        let number = random.random_range(0..keys_per_thread) * THREADS + thread;
-                        let buf = spread::<K>(number);
+                        let number = random.random_range(0..keys_per_thread);
+                        let buf = spread::<K>(number * THREADS + thread);
                         let (key, before) = (K::borrow(&buf), mine.get(&buf).copied());
                         let comes = comes(step, &mut random);
                         match random.random_range(0..8u32) {
-                            0 | 1 => assert_eq!(index.get(key), before),
+                            0 => assert_eq!(index.get(key), before),
+                            1 => {
+                                let first = number - number % LOOK_UPS;
+                                let keys: Vec<_> = (first..first + LOOK_UPS)
+                                    .map(|number| spread::<K>(number * THREADS + thread))
+                                    .collect();
+                                let expected = keys.iter().map(|key| mine.get(key).copied());
+                                assert!(many::<_, K>(index, &keys).into_iter().eq(expected));
+                            }
                             2 => {
                                 assert_eq!(index.update(key, step).unwrap().previous, before);
                                 mine.entry(buf).and_modify(|value| *value = step);

@@ -220,6 +220,17 @@ pub fn assert_nothing_leaked<D: Domain, K: IndexKey + ?Sized>(index: &AnyIndex<D
     assert_eq!(reachable.block_count(), index.statistics().blocks);
 }
 
+/// The values of these keys, looked up at the same time.
+pub fn many<D: Domain, K: IndexKey + ?Sized>(
+    index: &AnyIndex<D, K>,
+    keys: &[K::Buf],
+) -> Vec<Option<u64>> {
+    let keys: Vec<&K> = keys.iter().map(K::borrow).collect();
+    let mut values = vec![None; keys.len()];
+    index.get_many(&keys, &mut |place, value| values[place] = value);
+    values
+}
+
 /// Asserts that the index holds exactly `expected`, that its own check finds nothing, and that no
 /// block is lost.
 pub fn assert_sound<D: Domain, K: IndexKey + ?Sized>(
@@ -230,10 +241,8 @@ pub fn assert_sound<D: Domain, K: IndexKey + ?Sized>(
     for (key, value) in expected {
         assert_eq!(index.get(K::borrow(key)), Some(*value), "{key:?}");
     }
-    let keys: Vec<&K> = expected.keys().map(K::borrow).collect();
-    let mut values = vec![None; keys.len()];
-    index.get_many(&keys, &mut |place, value| values[place] = value);
-    assert!(values.into_iter().eq(expected.values().copied().map(Some)));
+    let keys: Vec<_> = expected.keys().cloned().collect();
+    assert!(many::<_, K>(index, &keys).into_iter().eq(expected.values().copied().map(Some)));
     let mut found = entries(index);
     if !index.kind().1.ordered {
         found.sort();

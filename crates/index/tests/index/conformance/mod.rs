@@ -57,6 +57,7 @@ macro_rules! suite_of_every_index {
                 a_stalled_writer_does_not_stop_lock_free_readers
                 a_stalled_writer_does_not_stop_concurrent_writers
                 readers_find_what_stays_at_every_fence_of_a_writer
+                look_ups_under_way_find_what_stays
                 a_reader_that_sees_a_change_before_its_fence_persists_it;
             damage:
                 #[cfg_attr(miri, ignore = "files")]
