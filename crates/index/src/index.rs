@@ -296,8 +296,7 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     fn prefetch(&self, _key: &K) {}
 
     /// [`Index::get`] of many keys: `answer` is called with the place of each in `keys` and its value,
-    /// in any order. Pins once. Structures that know early what they will read have the cache misses
-    /// of several look-ups under way at the same time.
+    /// in any order. Pins once, and has the cache misses of several look-ups under way at the same time.
     fn get_many(&self, keys: &[&K], answer: &mut dyn FnMut(usize, Option<u64>)) {
         let pinned = self.pool().pin();
         let mut place = 0;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
-use lapis_pmem::{Domain, Guard, Link};
+use lapis_pmem::{Domain, Guard};
 
 use super::NvTree;
 use super::inner::{Probe, Separator};
@@ -30,10 +30,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         entries: &mut Entries,
     ) -> Option<Ends> {
         loop {
-            let directory = self.directory(pinned)?;
-            let found = directory.find(&self.pool, probe);
-            let leaf = self.leaf(Link::from_bits(found.link));
-            self.prefetch_leaf(leaf);
+            let (directory, found, leaf) = self.arrive(probe, pinned)?;
             let lower = directory.lower(&self.pool, &found);
             let upper = directory.upper(&self.pool, &found);
             entries.clear();

@@ -42,12 +42,18 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         }
     }
 
-    /// The leaf that was found, all of it on its way to the cache.
+    /// The leaf to which `probe` leads, all of it on its way to the cache; none if the tree is empty.
     #[inline(always)]
-    fn arrive(&self, found: &Found) -> Leaf<'_> {
+    pub(super) fn arrive<'p, 'g>(
+        &'p self,
+        probe: Probe<'_>,
+        pinned: &'g Guard<'_, D>,
+    ) -> Option<(&'g Directory, Found, Leaf<'p>)> {
+        let directory = self.directory(pinned)?;
+        let found = directory.find(&self.pool, probe);
         let leaf = self.leaf(Link::from_bits(found.link));
         self.prefetch_leaf(leaf);
-        leaf
+        Some((directory, found, leaf))
     }
 
     /// The value of `key` in the leaf that was found; nothing if that does not count.
@@ -73,9 +79,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let probe = Probe::up_to(key.bytes(&mut space));
         let pinned = self.pool.pin();
         loop {
-            let directory = self.directory(&pinned)?;
-            let found = directory.find(&self.pool, probe);
-            let leaf = self.arrive(&found);
+            let (directory, found, leaf) = self.arrive(probe, &pinned)?;
             if let Some(answer) = self.read_leaf(directory, &found, leaf, key, &pinned) {
                 return answer;
             }
@@ -88,9 +92,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let probe = Probe::up_to(key.bytes(&mut space));
         let pinned = self.pool.pin();
         loop {
-            let directory = self.directory(&pinned)?;
-            let found = directory.find(&self.pool, probe);
-            let leaf = self.arrive(&found);
+            let (directory, found, leaf) = self.arrive(probe, &pinned)?;
             turn.give_way().await;
             if let Some(answer) = self.read_leaf(directory, &found, leaf, key, &pinned) {
                 return answer;

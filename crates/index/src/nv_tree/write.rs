@@ -76,7 +76,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let probe = Probe::up_to(key.bytes(&mut space));
         let pinned = self.pool.pin();
         loop {
-            let Some(directory) = self.directory(&pinned) else {
+            let Some((directory, found, leaf)) = self.arrive(probe, &pinned) else {
                 let (Change::Insert(value) | Change::Put(value)) = change else {
                     return Ok(unchanged(None));
                 };
@@ -85,9 +85,6 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
                     None => continue,
                 }
             };
-            let found = directory.find(&self.pool, probe);
-            let leaf = self.leaf(lapis_pmem::Link::from_bits(found.link));
-            self.prefetch_leaf(leaf);
             let _turn = host_lock::lock(domain, self.lock_of(leaf.link));
             // What is current now stays so while the lock is held (I7).
             if self.is_current(directory, &found, &pinned) {

@@ -288,6 +288,23 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         })
     }
 
+    /// How many levels are below the top node, that node, and what it is.
+    #[inline(always)]
+    fn begin(&self, tries: &mut u32) -> (usize, Node<'_>, Snapshot) {
+        loop {
+            *tries += 1;
+            if *tries > MOST_TRIES {
+                goes_in_circles();
+            }
+            let top = self.top();
+            let node = self.arrive(top.link());
+            let snapshot = node.snapshot(self.domain());
+            if self.top() == top {
+                return (top.levels(), node, snapshot);
+            }
+        }
+    }
+
     /// The child at `spot`, all of it on its way to the cache; none if the node is no longer as it was.
     #[inline(always)]
     fn arrive_below(&self, node: Node<'_>, snapshot: Snapshot, spot: Spot) -> Option<Node<'_>> {
@@ -306,18 +323,9 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         let domain = self.domain();
         let mut tries = 0u32;
         'again: loop {
-            tries += 1;
-            if tries > MOST_TRIES {
-                goes_in_circles();
-            }
-            let top = self.top();
-            let mut node = self.arrive(top.link());
-            let mut snapshot = node.snapshot(domain);
-            if self.top() != top {
-                continue;
-            }
+            let (levels, mut node, mut snapshot) = self.begin(&mut tries);
             let (mut low, mut high) = (None, None);
-            for _ in 0..top.levels() {
+            for _ in 0..levels {
                 let spot = self.probe(node, snapshot.control, target);
                 if BOUNDS {
                     let separator = |index| self.separator_at(node, index);
@@ -377,17 +385,8 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         let (domain, target) = (self.domain(), Target::up_to(key));
         let mut tries = 0u32;
         'again: loop {
-            tries += 1;
-            if tries > MOST_TRIES {
-                goes_in_circles();
-            }
-            let top = self.top();
-            let mut node = self.arrive(top.link());
-            let mut snapshot = node.snapshot(domain);
-            if self.top() != top {
-                continue;
-            }
-            for _ in 0..top.levels() {
+            let (levels, mut node, mut snapshot) = self.begin(&mut tries);
+            for _ in 0..levels {
                 let spot = self.probe(node, snapshot.control, &target);
                 let Some(child) = self.arrive_below(node, snapshot, spot) else { continue 'again };
                 turn.give_way().await;
