@@ -124,7 +124,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
                 let order = IntegerOrder::of(keys);
                 entries.extend(order.entries().map(|(key, slot)| (key, value(slot))));
             } else {
-                entries.extend(keys.map(|(word, slot)| (word, leaf.slots[slot].value.load(domain))));
+                entries
+                    .extend(keys.map(|(word, slot)| (word, leaf.slots[slot].value.load(domain))));
             }
             if self.end_reading(&place, leaf, section) {
                 break range;

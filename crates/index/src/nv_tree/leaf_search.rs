@@ -74,12 +74,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
 
     /// Calls `visit` with the newest record of every key word, in the order of words.
     #[inline(always)]
-    pub(super) fn each_newest(
-        &self,
-        leaf: Leaf<'_>,
-        count: usize,
-        mut visit: impl FnMut(Newest),
-    ) {
+    pub(super) fn each_newest(&self, leaf: Leaf<'_>, count: usize, mut visit: impl FnMut(Newest)) {
         let domain = self.domain();
         let deleted: [u64; 2] =
             std::array::from_fn(|word| leaf.header.deleted[word].load_acquire(domain));
@@ -95,7 +90,12 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             }
             let slot = place(at);
             let value = records[slot].value.load(domain);
-            visit(Newest { slot, word, value, deleted: deleted[slot / 64] >> (slot % 64) & 1 != 0 });
+            visit(Newest {
+                slot,
+                word,
+                value,
+                deleted: deleted[slot / 64] >> (slot % 64) & 1 != 0,
+            });
         }
     }
 }
