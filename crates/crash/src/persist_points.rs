@@ -16,9 +16,10 @@ use crate::markers::Markers;
 use crate::options::ExploreOptions;
 use crate::report::PersistPointRow;
 use crate::run::Run;
+use crate::spread::Spread;
 use crate::strategy::Strategy;
 use crate::structure::Progress;
-use crate::subject::Subject;
+use crate::subject::{Kills, Subject};
 
 /// Images of each crash point that are recovered to find the persist points on the way.
 const SEARCHED_IMAGES: u32 = 12;
@@ -26,10 +27,15 @@ const SEARCHED_IMAGES: u32 = 12;
 const SEARCHED_WHOLE_EVERY: u64 = 4;
 /// How often, with other probes, the power is cut again on the images that lead to a point.
 const ROUNDS: u64 = 16;
+/// In how many of these the process is killed there, too, before the power is cut.
+const ROUNDS_WITH_KILLS: u64 = 2;
+/// [`ExploreOptions::spread_images`] of the first pass over all seeds: what all images of one run are needed for, a few of
+/// another often show.
+const FEW_IMAGES: u64 = 300;
 
 /// Switches off each persist point in the subject's own source files in turn: those that the run
 /// passes, and those that recoveries from crashes in it pass. `seeds` are tried one after the other
-/// until one kills.
+/// until one kills: by few images first, then by more, then by all.
 ///
 /// # Errors
 /// What went wrong without any crash, or with nothing switched off.
@@ -39,74 +45,145 @@ pub fn persist_points<S: Subject>(
     seeds: &[u64],
     progress: &Progress<'_>,
 ) -> Result<Vec<PersistPointRow>, String> {
-    let mut rows = Vec::new();
-    for &seed in seeds {
-        let options = ExploreOptions { seed, ..options.clone() };
-        try_points(subject, &options, &mut rows, progress)?;
-    }
-    rows.sort_by(|a, b| a.order.cmp(&b.order));
-    Ok(rows)
+    persist_points_of(&[subject], options, seeds, progress).map_err(|(_, what)| what)
 }
 
-/// Switches off in turn each point that one run passes, or recoveries from crashes in it, and that
-/// no run has been found out without so far.
-pub(crate) fn try_points(
-    subject: &dyn AnySubject,
+/// [`persist_points`] of several subjects: what one kills with one seed is not tried with others. An error says which
+/// subject's it is.
+pub(crate) fn persist_points_of(
+    subjects: &[&dyn AnySubject],
     options: &ExploreOptions,
-    rows: &mut Vec<PersistPointRow>,
+    seeds: &[u64],
     progress: &Progress<'_>,
-) -> Result<(), String> {
-    let run = Run::record(subject, &ExploreOptions { suppress: None, ..options.clone() })?;
-    let own = run.points.iter().copied().filter(|point| subject.owns_source(point.file));
-    let in_run: BTreeSet<_> = own.collect();
-    let recoveries = Recoveries::of(subject, run, options)?;
-    for point in in_run.iter().chain(recoveries.passing.keys()).copied() {
-        if options.stop.is_raised() {
-            break;
+) -> Result<Vec<PersistPointRow>, (usize, String)> {
+    let mut trials =
+        Trials { subjects, options, crash_points: BTreeMap::new(), trials: Vec::new() };
+    let runs = || seeds.iter().flat_map(|&seed| (0..subjects.len()).map(move |it| (it, seed)));
+    for id in runs() {
+        trials.find_and_try(id, progress).map_err(|what| (id.0, what))?;
+    }
+    runs().for_each(|id| trials.try_further(id, Images::OfEachCrashPoint));
+    runs().for_each(|id| trials.try_further(id, Images::All));
+    if options.stop.is_raised() {
+        // Of what was not tried to its end nothing is known.
+        trials.trials.retain(|trial| trial.row.killed);
+    }
+    trials
+        .trials
+        .sort_by_key(|it| (it.point.file, it.point.line, it.point.column, it.point.kind.name()));
+    Ok(trials.trials.into_iter().map(|trial| trial.row).collect())
+}
+
+/// A subject and a seed.
+type RunId = (usize, u64);
+
+/// A persist point, and what is known of it.
+struct Trial {
+    point: PersistPoint,
+    /// The runs that pass it, or whose recoveries do.
+    passed_by: Vec<RunId>,
+    row: PersistPointRow,
+}
+
+struct Trials<'a> {
+    subjects: &'a [&'a dyn AnySubject],
+    options: &'a ExploreOptions,
+    /// How many each run has.
+    crash_points: BTreeMap<RunId, u64>,
+    trials: Vec<Trial>,
+}
+
+/// What a point is tried with that few images of each run have not found out.
+#[derive(Clone, Copy)]
+enum Images {
+    /// A few of each crash point.
+    OfEachCrashPoint,
+    All,
+}
+
+impl Trials<'_> {
+    /// Tries each point that one run passes, or recoveries from crashes in it, and that no run has been found out without
+    /// so far: with a few images, and where only recoveries pass it.
+    fn find_and_try(&mut self, id: RunId, progress: &Progress<'_>) -> Result<(), String> {
+        if self.options.stop.is_raised() {
+            return Ok(());
         }
-        let only_after_crashes = !in_run.contains(&point);
-        let name = name(&point);
-        let known = rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
-            rows.push(PersistPointRow {
-                name,
-                killed: false,
-                images: 0,
-                by: None,
-                only_after_crashes,
-                order: (point.file.to_owned(), point.line, point.column, point.kind.name()),
-            });
-            rows.len() - 1
-        });
-        let row = &mut rows[known];
-        row.only_after_crashes &= only_after_crashes;
-        if row.killed {
-            continue;
-        }
+        let subject = self.subjects[id.0];
         let options =
-            ExploreOptions { violation_limit: 1, suppress: Some(point), ..options.clone() };
-        if only_after_crashes {
-            recoveries.crash_again(subject, &options, point, row)?;
+            ExploreOptions { seed: id.1, spread_images: FEW_IMAGES, ..self.options.clone() };
+        let run = Run::record(subject, &ExploreOptions { suppress: None, ..options.clone() })?;
+        let own = run.points.iter().copied().filter(|point| subject.owns_source(point.file));
+        let in_run: BTreeSet<_> = own.collect();
+        let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
+        let crash_points = std::iter::from_fn(|| points.advance()).count();
+        self.crash_points.insert(id, crash_points as u64);
+        let recoveries = Recoveries::of(subject, run, &options)?;
+        for point in in_run.iter().chain(recoveries.passing.keys()).copied() {
+            if options.stop.is_raised() {
+                break;
+            }
+            let only_after_crashes = !in_run.contains(&point);
+            let at = self.trials.iter().position(|it| it.point == point).unwrap_or_else(|| {
+                let row = PersistPointRow {
+                    name: name(&point),
+                    killed: false,
+                    images: 0,
+                    by: None,
+                    only_after_crashes,
+                };
+                self.trials.push(Trial { point, passed_by: Vec::new(), row });
+                self.trials.len() - 1
+            });
+            let Trial { passed_by, row, .. } = &mut self.trials[at];
+            passed_by.push(id);
+            row.only_after_crashes &= only_after_crashes;
+            if row.killed {
+                continue;
+            }
+            if only_after_crashes {
+                recoveries.crash_again(subject, &without(&options, point), point, row)?;
+            }
+            // Also of those that only recoveries pass: some take the death of a process to show.
+            if row.by.is_none() {
+                explore_without(subject, &without(&options, point), row);
+            }
+            row.killed = row.by.is_some();
+            progress(self.trials.len() as u64);
         }
-        // Also of those that only recoveries pass: some take the death of a process to show.
-        if row.by.is_none() {
-            match explore_any(subject, &options, &|_| {}) {
-                Ok(report) => {
-                    row.images += report.images;
-                    row.by = report.violations.first().map(|violation| violation.what.clone());
-                }
-                // Without the point the structure does not even work without a crash.
-                Err(what) => row.by = Some(what),
+        Ok(())
+    }
+
+    /// Tries each point that this run passes, or recoveries from crashes in it, and that has not been found out.
+    fn try_further(&mut self, id: RunId, images: Images) {
+        // A run without a point has a few more or fewer crash points.
+        let few = self.crash_points.get(&id).map_or(0, |count| count * (Spread::LEAST + 1));
+        let spread_images = match images {
+            Images::OfEachCrashPoint => few,
+            Images::All => 0,
+        };
+        let options = ExploreOptions { seed: id.1, spread_images, ..self.options.clone() };
+        for Trial { point, passed_by, row } in &mut self.trials {
+            if !row.killed && passed_by.contains(&id) && !options.stop.is_raised() {
+                explore_without(self.subjects[id.0], &without(&options, *point), row);
+                row.killed = row.by.is_some();
             }
         }
-        row.killed = row.by.is_some();
-        if !row.killed && options.stop.is_raised() {
-            // Not tried to its end: nothing is known of it.
-            rows.remove(known);
-            break;
-        }
-        progress(rows.len() as u64);
     }
-    Ok(())
+}
+
+fn without(options: &ExploreOptions, point: PersistPoint) -> ExploreOptions {
+    ExploreOptions { violation_limit: 1, suppress: Some(point), ..options.clone() }
+}
+
+fn explore_without(subject: &dyn AnySubject, options: &ExploreOptions, row: &mut PersistPointRow) {
+    match explore_any(subject, options, &|_| {}) {
+        Ok(report) => {
+            row.images += report.images;
+            row.by = report.violations.first().map(|violation| violation.what.clone());
+        }
+        // Without the point the structure does not even work without a crash.
+        Err(what) => row.by = Some(what),
+    }
 }
 
 /// A run, and which crashes in it lead a recovery, or what is done after it, to which points.
@@ -185,17 +262,30 @@ impl Recoveries {
                 let expectation = markers.expectation(run);
                 let crash_states = points.states();
                 let seed = seed_of(options, point.position) ^ round << 48;
-                checker.apply(&crash_states, image).map_err(|e| e.to_string())?;
                 let budget = ImageBudget { exhaustive_limit: 64, samples: 16, seed };
-                let first = FirstCrash::PowerCut;
-                let outcome = checker.check_second_crash(subject, first, expectation, seed, budget);
-                checker.revert(&crash_states, image).map_err(|e| e.to_string())?;
-                match outcome {
-                    Ok(second) => row.images += second.images,
-                    Err(failure) => {
-                        row.images += 1;
-                        row.by = Some(failure.to_string());
-                        return Ok(());
+                let killed = FirstCrash::Killed {
+                    trace: &run.trace,
+                    position: point.position,
+                    base: &run.base,
+                };
+                let kills = round < ROUNDS_WITH_KILLS
+                    && subject.kills() != Kills::Untried
+                    && !checker.has_devices()
+                    && markers.ended.is_some();
+                let everything = crash_states.everything();
+                let crashes = [(FirstCrash::PowerCut, image), (killed, &everything)];
+                for (first, image) in crashes.into_iter().take(1 + usize::from(kills)) {
+                    checker.apply(&crash_states, image).map_err(|e| e.to_string())?;
+                    let outcome =
+                        checker.check_second_crash(subject, first, expectation, seed, budget);
+                    checker.revert(&crash_states, image).map_err(|e| e.to_string())?;
+                    match outcome {
+                        Ok(second) => row.images += second.images,
+                        Err(failure) => {
+                            row.images += 1;
+                            row.by = Some(failure.to_string());
+                            return Ok(());
+                        }
                     }
                 }
             }

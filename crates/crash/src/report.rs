@@ -91,8 +91,6 @@ pub struct PersistPointRow {
     pub by: Option<String>,
     /// It is passed only in recoveries from crashes, and in what is done after these.
     pub only_after_crashes: bool,
-    #[serde(skip)]
-    pub(crate) order: (String, u32, u32, &'static str),
 }
 
 /// What came of the images of one crash point.

@@ -16,7 +16,7 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// Fewer images of a crash point are hardly worth it: nothing and everything.
-    const LEAST: u64 = 4;
+    pub(crate) const LEAST: u64 = 4;
 
     /// Over those from an operation on.
     pub(crate) fn of(run: &Run, first_operation: usize, options: &ExploreOptions) -> Self {

@@ -8,7 +8,7 @@ use super::{CrashError, Progress, Structure};
 use crate::erased::AnySubject;
 use crate::explore::explore_and_tell;
 use crate::options::ExploreOptions;
-use crate::persist_points::try_points;
+use crate::persist_points::persist_points_of;
 use crate::report::{ExploreReport, PersistPointRow};
 use crate::run::Run;
 
@@ -106,17 +106,10 @@ pub fn structure_persist_points(
     seeds: &[u64],
     progress: &Progress<'_>,
 ) -> Result<Vec<PersistPointRow>, CrashError> {
-    let mut rows = Vec::new();
     let subjects = subjects_of(structure, only, options)?;
-    // What one seed kills with any kind of keys need not be tried with the next.
-    for &seed in seeds {
-        let options = ExploreOptions { seed, ..options.clone() };
-        for subject in subjects.iter().take_while(|_| !options.stop.is_raised()) {
-            try_points(&**subject, &options, &mut rows, progress).map_err(failed(&**subject))?;
-        }
-    }
-    rows.sort_by(|a, b| a.order.cmp(&b.order));
-    Ok(rows)
+    let all: Vec<&dyn AnySubject> = subjects.iter().map(|subject| &**subject).collect();
+    persist_points_of(&all, options, seeds, progress)
+        .map_err(|(subject, what)| failed(all[subject])(what))
 }
 
 /// One run of one subject of a structure.

@@ -353,8 +353,8 @@ impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
             let number = entry.number.load(domain);
             let tail = pool.try_tail(link, tail_bytes).ok_or("a block ends outside the pool")?;
             let ends = tail_bytes.min(40);
-            let (head, back) = (&tail[..ends], &tail[tail_bytes - ends..]);
-            if head.iter().chain(back).any(|&byte| byte != number as u8) {
+            let right = &[number as u8; 40][..ends];
+            if &tail[..ends] != right || &tail[tail_bytes - ends..] != right {
                 return Err(format!("the block in slot {slot} holds something else"));
             }
             state.insert(slot, (tail_bytes, number));

@@ -106,8 +106,9 @@ fn histories_made_for_an_error_are_durably_linearizable() {
     let options = ConcurrentOptions {
         workers: 2,
         most_deviations: Some(1),
-        exhaustive_limit: 16,
-        samples: 4,
+        // The schedules are the point, and they are many.
+        exhaustive_limit: 4,
+        samples: 2,
         ..few(MOST_PLANNED_SCHEDULES)
     };
     let histories = |structure: Structure| {

@@ -9,7 +9,7 @@ use lapis_crash::{
 fn runs_and_images(structure: Structure) -> (u64, u64) {
     match structure {
         // An image of it is dear: it has half a gigabyte where one table of chunks does not do.
-        Structure::Allocator => (1, 300),
+        Structure::Allocator => (1, 100),
         _ => (2, 600),
     }
 }

@@ -52,7 +52,7 @@ mod each_is_necessary_of {
 
 #[test]
 fn each_of_the_allocator_and_the_pool_is_necessary() {
-    all_are_necessary(Structure::Allocator, (300, 4));
+    all_are_necessary(Structure::Allocator, (300, 1));
 }
 
 #[test]

@@ -40,7 +40,8 @@ impl LineTable {
     #[inline]
     fn find(&self, line: u32) -> usize {
         let mask = self.slots.len() - 1;
-        let mut at = (line.wrapping_mul(0x9E37_79B1) >> 7) as usize & mask;
+        // The upper bits: lines that lie so many chunks apart have the same lower ones.
+        let mut at = (line.wrapping_mul(0x9E37_79B1) >> (32 - mask.count_ones())) as usize;
         while self.slots[at].0 != line && self.slots[at] != EMPTY {
             at = (at + 1) & mask;
         }

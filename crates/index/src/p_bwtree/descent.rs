@@ -257,7 +257,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         Some(node.entries[at].1)
     }
 
-    /// All entries of a base on their way to the caches at once: a binary search would ask for them one after the other.
+    /// Has these on their way to the caches.
     #[inline(always)]
     fn prefetch(&self, entries: &[Entry]) {
         let domain = self.handle.pool.domain();
@@ -266,6 +266,29 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
                 domain.prefetch(line.as_ptr().cast());
             }
         }
+    }
+
+    /// The quarter of the entries in which a search ends, and where it begins; `is_before` says of an entry that the search
+    /// does not end before it. Its lines are on their way to the caches at once: a binary search would ask for them one
+    /// after the other. All of a node would be more than many workers' modules can read in the time, and what is read drives
+    /// half-filled XPLines out of their buffers.
+    #[inline(always)]
+    fn quarter<'e>(
+        &self,
+        entries: &'e [Entry],
+        is_before: impl Fn(&Entry) -> bool,
+    ) -> (usize, &'e [Entry]) {
+        let (mut start, mut part) = (0, entries);
+        for _ in 0..2 {
+            let middle = part.len() / 2;
+            let (before, behind) = part.split_at(middle);
+            match behind.first() {
+                Some(entry) if is_before(entry) => (start, part) = (start + middle, behind),
+                _ => part = before,
+            }
+        }
+        self.prefetch(part);
+        (start, part)
     }
 
     /// Where an inner node leads whoever looks for the last key that `admits` accepts.
@@ -289,13 +312,14 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             }
             record = self.behind(&record, delta);
         };
-        self.prefetch(entries);
         let right = self.word(&base.right);
         if right != 0 && admits(self.word(&base.high)) {
             return Way::Right(right);
         }
         let Some((first, others)) = entries.split_first() else { damaged_word(record.link.bits()) };
-        let at = others.partition_point(|entry| admits(self.word(&entry.key)));
+        let admitted = |entry: &Entry| admits(self.word(&entry.key));
+        let (start, quarter) = self.quarter(others, admitted);
+        let at = start + quarter.partition_point(admitted);
         let floor = at.checked_sub(1).map(|at| &others[at]);
         Way::Child(match (best, floor) {
             (Some((key, child)), Some(floor))
@@ -418,14 +442,14 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             let delta = match record.body {
                 Body::Delta(delta) => delta,
                 Body::Base(base, entries) => {
-                    self.prefetch(entries);
                     let right = self.word(&base.right);
                     if right != 0 && key.cmp_word(pool, self.word(&base.high)).is_ge() {
                         return Found::Right(right);
                     }
                     let order = |entry: &Entry| key.cmp_word(pool, self.word(&entry.key)).reverse();
-                    return entries.binary_search_by(order).map_or(Found::Absent, |at| {
-                        Found::Present(self.word(&entries[at].key), self.word(&entries[at].value))
+                    let (_, quarter) = self.quarter(entries, |entry| order(entry).is_le());
+                    return quarter.binary_search_by(order).map_or(Found::Absent, |at| {
+                        Found::Present(self.word(&quarter[at].key), self.word(&quarter[at].value))
                     });
                 }
             };

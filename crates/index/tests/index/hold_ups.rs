@@ -10,14 +10,16 @@ use std::time::Duration;
 
 use lapis_pmem::{Pool, Region, Watched, Watcher};
 
-/// This machine, whose threads can be held up. Structures are compiled for it once, and tested on it
-/// whether they are or not.
-pub type Here = Watched<HoldUps>;
+use crate::at_fence::AtFence;
+
+/// This machine, whose threads can be held up, and stopped at their fences. Structures are compiled for it once, and
+/// tested on it whether they are or not.
+pub type Here = Watched<(HoldUps, AtFence)>;
 
 /// A pool in memory on it, of a MiB that can grow.
 pub fn pool_in_memory() -> Arc<Pool<Here>> {
     let region = Region::anonymous(1 << 20, 1 << 30).unwrap();
-    Arc::new(Pool::create(region, Here::new(HoldUps::default())).unwrap())
+    Arc::new(Pool::create(region, Here::new(Default::default())).unwrap())
 }
 
 /// Words loaded and stored, flushes and fences of the others that a thread is held up for.

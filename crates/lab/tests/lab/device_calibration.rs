@@ -121,12 +121,6 @@ fn memory_that_is_stated_to_be_as_fast_as_dram_is_so_within_ten_percent() {
 }
 
 #[test]
-fn the_figures_are_the_same_on_every_run() {
-    let again = calibrate(&Profile::named("optane-100").unwrap(), &|_| ()).unwrap();
-    assert_eq!(again, *OPTANE_100);
-}
-
-#[test]
 fn memory_without_an_xpline_writes_what_it_is_given() {
     let results = calibrate(&Profile::named("dram").unwrap(), &|_| ()).unwrap();
     assert!(results.rows.iter().all(|row| row.modelled.is_finite()));
@@ -134,6 +128,7 @@ fn memory_without_an_xpline_writes_what_it_is_given() {
     assert!(amplified.map(|row| row.modelled).all(|units| units == 1.0));
 }
 
+/// Which another run made, on another machine perhaps.
 #[test]
 fn the_document_has_the_generated_tables() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/calibration.md");

@@ -3,20 +3,20 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use lapis_index::{AnyIndex, IndexOptions};
+use lapis_index::IndexOptions;
 
-use super::harness::{Keys, Tested, entries, many, so_many};
-use crate::watched::{Machine, beside_a_writer_at_its_first_fence, counting, watched_pool};
+use super::harness::{Keys, On, Tested, entries, many, so_many};
+use crate::at_fence::{beside_a_writer_at_its_first_fence, counting};
+use crate::hold_ups::pool_in_memory;
 
 /// Keys beside a writer that is asleep.
 const COUNT: u64 = so_many(1000);
 
-type Watched<K> = Arc<AnyIndex<Machine, K>>;
-type Get<K> = fn(&AnyIndex<Machine, K>, &K) -> Option<u64>;
+type Get<K> = fn(&On<K>, &K) -> Option<u64>;
 
 /// With the keys 0, 10, 20 and so on, as many as that.
-fn tens<K: Keys + ?Sized>(tested: Tested, options: &IndexOptions, count: u64) -> Watched<K> {
-    let index = tested.create_with(&watched_pool(1 << 20), "index", options);
+fn tens<K: Keys + ?Sized>(tested: Tested, options: &IndexOptions, count: u64) -> Arc<On<K>> {
+    let index = tested.create_with(&pool_in_memory(), "index", options);
     for number in 0..count {
         let _ = index.insert(K::borrow(&K::number(number * 10)), number).unwrap();
     }
@@ -27,7 +27,7 @@ fn tens<K: Keys + ?Sized>(tested: Tested, options: &IndexOptions, count: u64) ->
 /// whether it ended before the writer was woken.
 fn beside_a_stalled_writer<K: Keys + ?Sized>(
     tested: Tested,
-    while_stalled: impl FnOnce(&AnyIndex<Machine, K>) + Send,
+    while_stalled: impl FnOnce(&On<K>) + Send,
 ) -> bool {
     let index = tens::<K>(tested, &tested.default_options(), COUNT);
     let changed = K::number(30);
@@ -146,7 +146,7 @@ pub fn look_ups_under_way_find_what_stays<K: Keys + ?Sized>(tested: Tested) {
 
 /// What a reader of `number` is told before each fence of a change, and what that costs it.
 fn reads_at_each_fence<K: Keys + ?Sized>(
-    index: &Watched<K>,
+    index: &Arc<On<K>>,
     number: u64,
     get: Get<K>,
     change: impl FnOnce(&K),
@@ -165,7 +165,7 @@ fn reads_at_each_fence<K: Keys + ?Sized>(
 
 /// A change is seen before the fence that makes it durable: then by a reader who makes it so.
 pub fn a_reader_that_sees_a_change_before_its_fence_persists_it<K: Keys + ?Sized>(tested: Tested) {
-    type Do<K> = fn(&AnyIndex<Machine, K>, &K);
+    type Do<K> = fn(&On<K>, &K);
     let changes: [(u64, Do<K>, [Option<u64>; 2]); 3] = [
         (75, |index, key| _ = index.insert(key, 7).unwrap(), [None, Some(7)]),
         (30, |index, key| _ = index.update(key, 9).unwrap(), [Some(3), Some(9)]),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use lapis_index::{InsertCost, KeyKind, capability_table};
 
 use super::harness::{Keys, Tested};
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 fn counted<K: Keys + ?Sized>(tested: Tested) -> Counted<K> {
     Counted::with(tested.kind, &tested.default_options())

@@ -12,7 +12,7 @@ use lapis_index::{
 use lapis_pmem::{Domain, Link, Pool, PoolError, Region, RegionOptions};
 use proptest::prelude::*;
 
-use crate::hold_ups::{Here, HoldUps, pool_in_memory};
+use crate::hold_ups::{Here, pool_in_memory};
 
 /// How often threads are held up in a test that has them so.
 const HOLD_UPS: u64 = 1000;
@@ -100,7 +100,7 @@ impl Place {
             return pool_in_memory();
         }
         let region = Region::create_file(&self.path, bytes, &self.options).unwrap();
-        Arc::new(Pool::create(region, Here::new(HoldUps::default())).unwrap())
+        Arc::new(Pool::create(region, Here::new(Default::default())).unwrap())
     }
 
     pub fn open(&self) -> Arc<Pool<Here>> {
@@ -109,7 +109,7 @@ impl Place {
 
     pub fn try_open(&self) -> Result<Arc<Pool<Here>>, PoolError> {
         let region = Region::open_file(&self.path, &self.options)?;
-        Pool::open(region, Here::new(HoldUps::default())).map(Arc::new)
+        Pool::open(region, Here::new(Default::default())).map(Arc::new)
     }
 }
 
@@ -178,7 +178,7 @@ impl Tested {
     pub fn with_hold_ups<K: IndexKey + ?Sized>(self) -> On<K> {
         let pool = pool_in_memory();
         let index = self.create_with(&pool, "index", &self.explored_options());
-        pool.domain().watcher().hold_up(HOLD_UPS);
+        pool.domain().watcher().0.hold_up(HOLD_UPS);
         index
     }
 

@@ -2,7 +2,7 @@
 
 use lapis_index::IndexKind::{self, ArtCow, PArt, Woart};
 
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 /// An index with the keys of one node: numbers up to `count`. The allocator has blocks of all sizes
 /// at hand, so that no allocation costs a flush of its own.

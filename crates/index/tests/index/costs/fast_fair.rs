@@ -2,7 +2,7 @@
 
 use lapis_index::IndexKind::FastFair;
 
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 /// A leaf with the keys 10, 20, .. 100: slots 0-1, 2-5 and 6-9 are in three lines.
 fn ten_keys() -> Counted<u64> {

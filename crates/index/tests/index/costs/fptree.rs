@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lapis_index::IndexKey;
 use lapis_index::IndexKind::FpTree;
 
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 const SLOTS: u64 = 8;
 

@@ -1,14 +1,31 @@
 //! What costs the same in every hash table.
 
 use lapis_index::IndexKind::{self, Cceh, LevelHash, PClht};
-use lapis_index::{IndexKey, IndexOptions};
+use lapis_index::{AnyIndex, IndexKey, IndexOptions};
 
-use crate::watched::Counted;
+use crate::at_fence::{beside_a_writer_at_its_first_fence, counting};
+use crate::counted::Counted;
+use crate::hold_ups::{Here, pool_in_memory};
 
 const HASH_TABLES: [IndexKind; 3] = [PClht, Cceh, LevelHash];
 
 pub fn made_for<K: IndexKey + ?Sized>(kind: IndexKind, expected_entries: usize) -> Counted<K> {
     Counted::with(kind, &IndexOptions { expected_entries, ..IndexOptions::default() })
+}
+
+/// How many of the keys 2 to 63 are read without a flush or fence while an update of key 1 waits at its fence.
+pub fn beside_a_writer_of_one(kind: IndexKind) -> usize {
+    let options = IndexOptions { expected_entries: 1000, ..IndexOptions::default() };
+    let index: AnyIndex<Here, u64> =
+        AnyIndex::create_named(kind, &pool_in_memory(), "index", &options).unwrap();
+    (0..64).for_each(|key| _ = index.insert(&key, 1).unwrap());
+    let machine = index.pool().domain();
+    let write = || _ = index.update(&1, 11).unwrap();
+    let read = || {
+        let costs = (2..64).map(|key| counting(machine, || index.get(&key)).1);
+        costs.filter(|cost| *cost == (0, 0)).count()
+    };
+    beside_a_writer_at_its_first_fence(machine, write, read)
 }
 
 #[test]

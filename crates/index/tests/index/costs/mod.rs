@@ -16,7 +16,7 @@ mod wort;
 
 use lapis_index::{AnyIndex, IndexError, IndexKind, IndexOptions};
 
-use crate::watched::{Machine, watched_pool};
+use crate::hold_ups::{Here, pool_in_memory};
 
 #[test]
 fn impossible_node_sizes_are_refused() {
@@ -29,11 +29,11 @@ fn impossible_node_sizes_are_refused() {
         (IndexKind::WbTree, &[128, 300, 1216]),
         (IndexKind::WbTreeSlot, &[256]),
     ];
-    let pool = watched_pool(1 << 20);
+    let pool = pool_in_memory();
     for (kind, sizes) in sizes {
         for &node_bytes in sizes {
             let options = IndexOptions { node_bytes, ..IndexOptions::default() };
-            let refused = AnyIndex::<Machine, u64>::create(kind, &pool, &options);
+            let refused = AnyIndex::<Here, u64>::create(kind, &pool, &options);
             assert!(matches!(refused, Err(IndexError::BadOption { .. })), "{kind} {node_bytes}");
         }
     }

@@ -3,7 +3,7 @@
 use lapis_index::IndexKey;
 use lapis_index::IndexKind::NvTree;
 
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 /// A tree whose allocator has leaves at hand.
 fn warm<K: IndexKey + ?Sized>(key: &K) -> Counted<K> {

@@ -2,7 +2,7 @@
 
 use lapis_index::IndexKind::PBwTree;
 
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 /// One leaf of so many keys, ten apart, when all that is needed has been allocated before.
 fn leaf_of(count: u64) -> Counted<u64> {

@@ -2,8 +2,7 @@
 
 use lapis_index::IndexKind::PClht;
 
-use super::hash_tables::made_for;
-use crate::watched::{beside_a_writer_at_its_first_fence, counting};
+use super::hash_tables::{beside_a_writer_of_one, made_for};
 
 #[test]
 fn an_overflow_bucket_costs_two_flushes_and_two_fences_and_its_end_one_and_one() {
@@ -46,9 +45,6 @@ fn growing_flushes_what_overflows_and_two_more_lines_and_fences_twice() {
 
 #[test]
 fn a_reader_of_another_chain_persists_nothing() {
-    let index = made_for::<u64>(PClht, 1000).holding(&[1, 2]).0;
-    let machine = index.pool().domain();
-    let write = || _ = index.update(&1, 11).unwrap();
-    let read = || counting(machine, || index.get(&2));
-    assert_eq!(beside_a_writer_at_its_first_fence(machine, write, read), (Some(1), (0, 0)));
+    // There are hundreds of chains.
+    assert!(beside_a_writer_of_one(PClht) > 55);
 }

@@ -2,7 +2,7 @@
 
 use lapis_index::IndexKind::PHot;
 
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 /// A trie with the even numbers below twice `count`. The allocator has blocks of all sizes at hand.
 fn holding(count: u64) -> Counted<u64> {

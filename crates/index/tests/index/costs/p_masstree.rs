@@ -2,7 +2,7 @@
 
 use lapis_index::IndexKind::PMasstree;
 
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 /// With the even numbers below twice `count`, in order. The allocator has blocks of all sizes at hand.
 fn holding(count: u64) -> Counted<u64> {

@@ -3,7 +3,7 @@
 use lapis_index::IndexKey;
 use lapis_index::IndexKind::{self, WbTree, WbTreeSlot};
 
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 /// A structure, and bytes per node; 0: the default.
 type Nodes = (IndexKind, usize);

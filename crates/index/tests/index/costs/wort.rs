@@ -3,7 +3,7 @@
 use lapis_index::IndexKey;
 use lapis_index::IndexKind::Wort;
 
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 fn warm<K: IndexKey + ?Sized>(keys: &[&K]) -> Counted<K> {
     Counted::new(Wort).warm(keys.iter().copied())

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use lapis_index::{Direction, IndexKey, IndexKind};
 
-use crate::watched::Counted;
+use crate::counted::Counted;
 
 fn wort<K: IndexKey + ?Sized>() -> Counted<K> {
     Counted::new(IndexKind::Wort)
