@@ -10,6 +10,10 @@ pub(crate) struct LineTable {
 
 const EMPTY: (u32, u32) = (u32::MAX, u32::MAX);
 
+/// Slots in a line of the host's caches.
+const GROUP: u32 = 1 << GROUP_BITS;
+const GROUP_BITS: u32 = 3;
+
 impl LineTable {
     pub(crate) fn new() -> Self {
         Self { slots: vec![EMPTY; 64], count: 0 }
@@ -40,8 +44,11 @@ impl LineTable {
     #[inline]
     fn find(&self, line: u32) -> usize {
         let mask = self.slots.len() - 1;
-        // The upper bits: lines that lie so many chunks apart have the same lower ones.
-        let mut at = (line.wrapping_mul(0x9E37_79B1) >> (32 - mask.count_ones())) as usize;
+        // Lines that follow one another lie side by side, as most are asked for one after the other. Of the product the upper
+        // bits: lines that are chunks apart have the same lower ones.
+        let group =
+            (line / GROUP).wrapping_mul(0x9E37_79B1) >> (32 + GROUP_BITS - mask.count_ones());
+        let mut at = (group << GROUP_BITS | line % GROUP) as usize;
         while self.slots[at].0 != line && self.slots[at] != EMPTY {
             at = (at + 1) & mask;
         }
