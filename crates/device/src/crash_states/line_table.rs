@@ -48,7 +48,7 @@ impl LineTable {
         // bits: lines that are chunks apart have the same lower ones.
         let group =
             (line / GROUP).wrapping_mul(0x9E37_79B1) >> (32 + GROUP_BITS - mask.count_ones());
-        let mut at = (group << GROUP_BITS | line % GROUP) as usize;
+        let mut at = ((group << GROUP_BITS) | (line % GROUP)) as usize;
         while self.slots[at].0 != line && self.slots[at] != EMPTY {
             at = (at + 1) & mask;
         }
