@@ -62,8 +62,9 @@ pub(crate) fn persist_points_of(
     for id in runs() {
         trials.find_and_try(id, progress).map_err(|what| (id.0, what))?;
     }
-    runs().for_each(|id| trials.try_further(id, Images::OfEachCrashPoint));
-    runs().for_each(|id| trials.try_further(id, Images::All));
+    // A run without a point has a few more or fewer crash points.
+    runs().for_each(|id| trials.try_further(id, |crash_points| crash_points * (Spread::LEAST + 1)));
+    runs().for_each(|id| trials.try_further(id, |_| 0));
     if options.stop.is_raised() {
         // Of what was not tried to its end nothing is known.
         trials.trials.retain(|trial| trial.row.killed);
@@ -91,14 +92,6 @@ struct Trials<'a> {
     /// How many each run has.
     crash_points: BTreeMap<RunId, u64>,
     trials: Vec<Trial>,
-}
-
-/// What a point is tried with that few images of each run have not found out.
-#[derive(Clone, Copy)]
-enum Images {
-    /// A few of each crash point.
-    OfEachCrashPoint,
-    All,
 }
 
 impl Trials<'_> {
@@ -153,14 +146,11 @@ impl Trials<'_> {
         Ok(())
     }
 
-    /// Tries each point that this run passes, or recoveries from crashes in it, and that has not been found out.
-    fn try_further(&mut self, id: RunId, images: Images) {
-        // A run without a point has a few more or fewer crash points.
-        let few = self.crash_points.get(&id).map_or(0, |count| count * (Spread::LEAST + 1));
-        let spread_images = match images {
-            Images::OfEachCrashPoint => few,
-            Images::All => 0,
-        };
+    /// Tries each point that this run passes, or recoveries from crashes in it, and that has not been found out, with so
+    /// many images of so many crash points ([`ExploreOptions::spread_images`]).
+    fn try_further(&mut self, id: RunId, images: impl Fn(u64) -> u64) {
+        let spread_images =
+            self.crash_points.get(&id).map_or(0, |&crash_points| images(crash_points));
         let options = ExploreOptions { seed: id.1, spread_images, ..self.options.clone() };
         for Trial { point, passed_by, row } in &mut self.trials {
             if !row.killed && passed_by.contains(&id) && !options.stop.is_raised() {
