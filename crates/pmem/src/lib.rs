@@ -89,8 +89,8 @@ pub use overlay_device::OverlayDevice;
 pub use owned::{Dirty, Durable, InFlight, Owned};
 pub use page_frame::{PAGE_FRAME_BYTES, PageFrame};
 pub use pool::{
-    FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, Resident,
-    RootError, Usage,
+    FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, Reach,
+    Resident, RootError, Usage,
 };
 pub use pool_device::{PoolDevice, PoolDeviceError, PoolDeviceRoot};
 pub use reachable::{

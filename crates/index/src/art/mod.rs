@@ -101,7 +101,7 @@ mod write;
 
 use std::marker::PhantomData;
 
-use lapis_pmem::{Committed, Domain, Link};
+use lapis_pmem::{Committed, Domain, Link, Reach};
 
 use crate::IndexKind;
 use crate::index::{Change, Direction, IndexError, Outcome};
@@ -149,11 +149,11 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
     }
 
     #[inline(always)]
-    fn child_below(&self, node: Child, slot: usize) -> Child {
+    fn child_below(&self, reach: &Reach<'_, D>, node: Child, slot: usize) -> Option<Child> {
         if slot == Byte::END_SLOT {
-            self.end_child(node)
+            Some(self.end_child(node))
         } else {
-            self.child_of_byte(node, slot as u8)
+            self.child_of_byte(reach, node, slot as u8)
         }
     }
 

@@ -7,7 +7,7 @@
 //! byte if the entry has changed hands and back; keys are compared at the leaf.) Writers on their way
 //! down do the same (`Descending::step`).
 
-use lapis_pmem::{Domain, LINE_BYTES, PCell};
+use lapis_pmem::{Domain, LINE_BYTES, PCell, Reach};
 
 use super::Art;
 use super::entries::{ChildIndex, Entries4, Entries16};
@@ -15,7 +15,7 @@ use super::node::{Body4, Body16, Body48, Body256, Child, Kind};
 use super::policy::Policy;
 use crate::index::Direction;
 use crate::key::IndexKey;
-use crate::radix::{Byte, SlotWord, Span};
+use crate::radix::{Byte, SlotWord, Span, damaged_word};
 
 /// How many children are prefetched at once.
 const PREFETCHED: usize = 16;
@@ -55,38 +55,58 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     /// The number of the child that a node has for `byte`.
     #[inline(always)]
     pub(super) fn entry_of(&self, node: Child, byte: u8) -> Option<usize> {
-        match node.kind() {
-            Kind::Four => self.entries4(self.body(node)).find(byte),
-            Kind::Sixteen => self.entries16(self.body(node)).find(byte),
-            Kind::FortyEight => {
-                let (word, shift) = ChildIndex::place(byte);
-                ChildIndex::child_in(self.load(&self.body::<Body48>(node).index[word]), shift)
-            }
-            Kind::Full => Some(usize::from(byte)),
-        }
+        let entry = self.entry_within(&self.handle.pool.reach(), node, byte);
+        entry.unwrap_or_else(|| damaged_word(node.bits()))
     }
 
-    /// The child that a node has for `byte`, for readers.
+    /// The same; none if the node is beyond the reach.
     #[inline(always)]
-    pub(super) fn child_of_byte(&self, node: Child, byte: u8) -> Child {
+    fn entry_within(&self, reach: &Reach<'_, D>, node: Child, byte: u8) -> Option<Option<usize>> {
+        Some(match node.kind() {
+            Kind::Four => self.entries4(reach.try_at(node.body::<P, _>())?).find(byte),
+            Kind::Sixteen => self.entries16(reach.try_at(node.body::<P, _>())?).find(byte),
+            Kind::FortyEight => {
+                let (word, shift) = ChildIndex::place(byte);
+                let node: &Body48 = reach.try_at(node.body::<P, _>())?;
+                ChildIndex::child_in(self.load(&node.index[word]), shift)
+            }
+            Kind::Full => Some(usize::from(byte)),
+        })
+    }
+
+    /// The child that a node has for `byte`, for readers; none if the node is beyond the reach.
+    #[inline(always)]
+    pub(super) fn child_of_byte(
+        &self,
+        reach: &Reach<'_, D>,
+        node: Child,
+        byte: u8,
+    ) -> Option<Child> {
         if node.kind() == Kind::Full {
-            return Child(self.load(&self.body::<Body256>(node).children[usize::from(byte)]));
+            let node: &Body256 = reach.try_at(node.body::<P, _>())?;
+            return Some(Child(self.load(&node.children[usize::from(byte)])));
         }
-        match self.entry_of(node, byte) {
-            Some(entry) => self.child_of_entry(node, byte, entry),
-            None => Child::NONE,
+        match self.entry_within(reach, node, byte)? {
+            Some(entry) => self.child_of_entry(reach, node, byte, entry),
+            None => Some(Child::NONE),
         }
     }
 
     /// The same, of a node that does not have all bytes, by the number of the child just read.
     #[inline(always)]
-    fn child_of_entry(&self, node: Child, byte: u8, mut entry: usize) -> Child {
+    fn child_of_entry(
+        &self,
+        reach: &Reach<'_, D>,
+        node: Child,
+        byte: u8,
+        mut entry: usize,
+    ) -> Option<Child> {
         loop {
-            let child = Child(self.load(self.handle.pool.at(node.child_place::<P>(entry))));
-            match self.entry_of(node, byte) {
-                Some(now) if now == entry => return child,
+            let child = Child(self.load(reach.try_at(node.child_place::<P>(entry))?));
+            match self.entry_within(reach, node, byte)? {
+                Some(now) if now == entry => return Some(child),
                 Some(now) => entry = now,
-                None => return Child::NONE,
+                None => return Some(Child::NONE),
             }
         }
     }
@@ -118,20 +138,21 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         from: u8,
         direction: Direction,
     ) -> Option<(u8, Child)> {
+        let reach = &self.handle.pool.reach();
         let mut from = from;
         loop {
             let (byte, child) = match node.kind() {
                 Kind::Four => {
                     let (byte, entry) = self.entries4(self.body(node)).nearest(from, direction)?;
-                    (byte, self.child_of_entry(node, byte, entry))
+                    (byte, self.child_of_entry(reach, node, byte, entry))
                 }
                 Kind::Sixteen => {
                     let (byte, entry) = self.entries16(self.body(node)).nearest(from, direction)?;
-                    (byte, self.child_of_entry(node, byte, entry))
+                    (byte, self.child_of_entry(reach, node, byte, entry))
                 }
                 Kind::FortyEight => {
                     let byte = self.next_in_index(self.body(node), from, direction)?;
-                    (byte, self.child_of_byte(node, byte))
+                    (byte, self.child_of_byte(reach, node, byte))
                 }
                 Kind::Full => {
                     let children = &self.body::<Body256>(node).children;
@@ -140,9 +161,10 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
                         Direction::Forward => (from..=u8::MAX).find(child),
                         Direction::Backward => (0..=from).rev().find(child),
                     }?;
-                    (byte, self.child_of_byte(node, byte))
+                    (byte, self.child_of_byte(reach, node, byte))
                 }
             };
+            let child = child.unwrap_or_else(|| damaged_word(node.bits()));
             if !child.is_none() {
                 return Some((byte, child));
             }
@@ -207,7 +229,8 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
                     continue;
                 }
             }
-            let child = self.child_of_byte(node, byte);
+            let child = self.child_of_byte(&self.handle.pool.reach(), node, byte);
+            let child = child.unwrap_or_else(|| damaged_word(node.bits()));
             if !child.is_none() {
                 return Some((from, child));
             }

@@ -1,11 +1,11 @@
 //! The way of a key down a tree: to its leaf, or to where it belongs.
 
 use lapis_blocks::interleave::Turn;
-use lapis_pmem::{Guard, Link, Observed};
+use lapis_pmem::{Guard, Link, Observed, Reach};
 
 use super::digits::{Digits, Span};
 use super::header::Header;
-use super::leaf::{Leaf, leaf_key};
+use super::leaf::{Leaf, key_in_leaf, leaf_key};
 use super::stripes::Claims;
 use super::tree::{Descent, HeaderOf, KeyOf, Parent, RadixTree, Split};
 use super::word::{Place, SlotWord};
@@ -17,8 +17,7 @@ impl<T: RadixTree> Descent<T> {
     /// The beginning of every descent.
     #[inline(always)]
     pub fn at_top(tree: &T) -> Self {
-        let place = tree.handle().top;
-        let child = tree.child_at(place);
+        let (place, child) = (tree.handle().top, tree.top_child());
         Self { child, place, depth: 0, parent: None, exact: true, leaves: None }
     }
 }
@@ -93,14 +92,67 @@ pub trait Descending: RadixTree {
     /// The value of the leaf of `key`, if there is one. The caller has pinned the pool.
     #[inline(always)]
     fn find(&self, key: &KeyOf<'_, Self>) -> Option<u64> {
-        let handle = self.handle();
-        let mut child = self.child_at(handle.top);
+        let reach = &self.handle().pool.reach();
+        match self.find_within(reach, key) {
+            Ok(value) => value,
+            Err(child) => self.find_beyond(*reach, *key, child),
+        }
+    }
+
+    /// As [`Descending::find`]; or the word that led out of the reach.
+    #[inline(always)]
+    fn find_within(
+        &self,
+        reach: &Reach<'_, Self::Domain>,
+        key: &KeyOf<'_, Self>,
+    ) -> Result<Option<u64>, Self::Word> {
+        let mut child = self.top_child();
         let mut floor = 0;
         while !child.is_leaf() {
-            let slot = self.slot_on_way(key, child, &mut floor)?;
-            child = self.child_below(child, slot);
+            let Some(slot) = self.slot_on_way(key, child, &mut floor) else { return Ok(None) };
+            child = self.child_below(reach, child, slot).ok_or(child)?;
         }
-        self.value_at(key, child.as_leaf())
+        self.find_in_leaf(reach, key, child)
+    }
+
+    /// The value of `leaf` if it is that of `key`; or the word, if it leads out of the reach.
+    #[inline(always)]
+    fn find_in_leaf(
+        &self,
+        reach: &Reach<'_, Self::Domain>,
+        key: &KeyOf<'_, Self>,
+        leaf: Self::Word,
+    ) -> Result<Option<u64>, Self::Word> {
+        let (pool, link) = (reach.pool(), leaf.as_leaf());
+        let leaf = reach.try_at(link).ok_or(leaf)?;
+        let found: Option<KeyOf<'_, Self>> = key_in_leaf(pool, leaf, link);
+        Ok(found.filter(|found| key.is(found)).map(|_| leaf.value.load_acquire(pool.domain())))
+    }
+
+    /// As [`Descending::find`], where `child` is beyond the reach: the pool has grown, or is damaged.
+    ///
+    /// # Panics
+    /// If the pool is damaged where nodes should be.
+    #[cold]
+    #[inline(never)]
+    fn find_beyond(
+        &self,
+        reach: Reach<'_, Self::Domain>,
+        key: KeyOf<'_, Self>,
+        child: Self::Word,
+    ) -> Option<u64> {
+        match reach.renewed() {
+            Some(_) => self.find(&key),
+            None if child.is_leaf() => None,
+            None => damaged_word(child.bits()),
+        }
+    }
+
+    /// What the root refers to.
+    #[inline(always)]
+    fn top_child(&self) -> Self::Word {
+        let handle = self.handle();
+        Self::Word::from_bits(handle.root_block.top.word().load_acquire(handle.pool.domain()))
     }
 
     /// The slot of `key` in `node`, whose branch position is at least `floor`; none if there is
@@ -112,20 +164,20 @@ pub trait Descending: RadixTree {
         node: Self::Word,
         floor: &mut usize,
     ) -> Option<usize> {
-        if node.is_none() {
-            return None;
+        // Of words that are whole only nothing has no link: one test for it, and for where the node is.
+        if node.header_place().is_null() {
+            return self.nothing(node);
         }
         let position = self.position_from(node, *floor);
         *floor = position + 1;
         key.slot_at(position)
     }
 
-    /// The value of the leaf at `link` if it is that of `key`.
-    #[inline(always)]
-    fn value_at(&self, key: &KeyOf<'_, Self>, link: Link<Leaf>) -> Option<u64> {
-        let pool = &self.handle().pool;
-        let found = self.key_of_leaf(link)?;
-        key.is(&found).then(|| pool.at(link).value.load_acquire(pool.domain()))
+    /// # Panics
+    /// If the word is not nothing.
+    #[cold]
+    fn nothing(&self, child: Self::Word) -> Option<usize> {
+        if child.is_none() { None } else { damaged_word(child.bits()) }
     }
 
     /// As [`Descending::find`], in turns with others: each step has its line on its way before
@@ -136,17 +188,19 @@ pub trait Descending: RadixTree {
         turn: Turn<'_, Self::Domain>,
     ) -> Option<u64> {
         let pool = &self.handle().pool;
-        let mut child = self.child_at(self.handle().top);
+        let reach = &pool.reach();
+        let mut child = self.top_child();
         let mut floor = 0;
         while !child.is_leaf() {
             let slot = self.slot_on_way(key, child, &mut floor)?;
             pool.prefetch(self.fixed_place_of(child, slot).unwrap_or(child.header_place()));
             turn.give_way().await;
-            child = self.child_below(child, slot);
+            let Some(below) = self.child_below(reach, child, slot) else { return self.find(key) };
+            child = below;
         }
         pool.prefetch(child.as_leaf());
         turn.give_way().await;
-        self.value_at(key, child.as_leaf())
+        self.find_in_leaf(reach, key, child).unwrap_or_else(|_| self.find(key))
     }
 
     /// See [`crate::Index::get_many`].

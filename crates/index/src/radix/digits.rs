@@ -71,6 +71,15 @@ pub struct Digits<'k, K: ?Sized, S> {
     _kind: PhantomData<fn(&K) -> S>,
 }
 
+impl<K: ?Sized, S> Clone for Digits<'_, K, S> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: ?Sized, S> Copy for Digits<'_, K, S> {}
+
 impl<'k, K: IndexKey + ?Sized, S: Span> Digits<'k, K, S> {
     /// The digits of `key`; `space` is for bytes that have to be made.
     #[inline(always)]
@@ -115,8 +124,8 @@ impl<'k, K: IndexKey + ?Sized, S: Span> Digits<'k, K, S> {
         if K::INLINE {
             // Positions are below the number of digits; a damaged one selects a wrong digit and no
             // more.
-            let shift = (64 - S::BITS).wrapping_sub(S::BITS * position as u32);
-            return Some(self.integer.wrapping_shr(shift) as usize & mask);
+            let behind = S::BITS.wrapping_mul(position as u32).wrapping_add(S::BITS);
+            return Some(self.integer.rotate_left(behind) as usize & mask);
         }
         match self.bytes.get(position / S::PER_BYTE) {
             Some(&byte) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lapis_pmem::{
     AllocError, Blocks, Committed, Dirty, Domain, Durable, GenerationLock, InFlight, Link, Mutant,
-    Owned, Pool,
+    Owned, Pool, Resident,
 };
 
 use super::digits::{Digits, Span};
@@ -28,6 +28,8 @@ const FORMAT_VERSION: u32 = 1;
 pub struct Handle<D: Domain> {
     pub pool: Arc<Pool<D>>,
     pub root: Link<IndexRoot>,
+    /// The same, for who follows it in every search.
+    pub root_block: Resident<D, IndexRoot>,
     /// The root's `top`.
     pub top: Place,
     /// Held by whoever changes the nodes they stand for.
@@ -70,7 +72,8 @@ impl<D: Domain> Handle<D> {
         IndexRoot::open(&pool, root, kind, key_kind, FORMAT_VERSION)?;
         let top = Link::from_bits(root.offset() + offset_of!(IndexRoot, top) as u64);
         let (stripes, in_flight) = Default::default();
-        Ok(Self { pool, root, top, stripes, in_flight })
+        let root_block = pool.resident(root);
+        Ok(Self { pool, root, root_block, top, stripes, in_flight })
     }
 
     /// Makes the one store of a change and persists it (I6): of the word that makes `new` reachable,

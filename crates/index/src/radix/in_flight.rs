@@ -4,9 +4,10 @@
 //! answers; while nobody publishes, none of these lines is written.
 //!
 //! A thread has a lane of its own, as long as there are enough: naming is a plain store then. Threads
-//! that came when all were taken share the last one, which takes a locked instruction.
+//! that came when all were taken share the last one, which takes a locked instruction. Lanes nobody
+//! ever wrote in are not looked at.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use lapis_pmem::{Domain, Link, LockWait, PCell, Pool, persist_before_answer};
 
@@ -26,7 +27,12 @@ struct Lane(AtomicU64);
 
 /// The words in flight.
 #[derive(Debug, Default)]
-pub struct InFlightPlaces([Lane; LANES]);
+pub struct InFlightPlaces {
+    lanes: [Lane; LANES],
+    /// How many of the lanes somebody has written in. It only grows, and is stored before the name is: whoever sees
+    /// what was published under a name sees it counted.
+    used: AtomicUsize,
+}
 
 /// The lane that the calling thread, or the worker that it acts as, has for itself.
 #[inline(always)]
@@ -53,16 +59,25 @@ impl InFlightPlaces {
     #[inline(always)]
     pub fn name<D: Domain>(&self, domain: &D, place: Place) -> Named<'_> {
         let Some(own) = own_lane(domain) else { return self.name_in_shared(domain, place) };
-        let lane = &self.0[own];
+        let lane = self.lane(own);
         // A thread publishes one word at a time.
         debug_assert_eq!(lane.0.load(Ordering::Relaxed), 0, "somebody else has this lane, too");
         lane.0.store(place.offset(), Ordering::Relaxed);
         Named(lane)
     }
 
+    /// A lane to write in.
+    #[inline(always)]
+    fn lane(&self, number: usize) -> &Lane {
+        if self.used.load(Ordering::Relaxed) <= number {
+            self.used.fetch_max(number + 1, Ordering::Relaxed);
+        }
+        &self.lanes[number]
+    }
+
     #[cold]
     fn name_in_shared<D: Domain>(&self, domain: &D, place: Place) -> Named<'_> {
-        let lane = &self.0[SHARED];
+        let lane = self.lane(SHARED);
         let claim = || {
             lane.0.compare_exchange(0, place.offset(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
@@ -77,9 +92,11 @@ impl InFlightPlaces {
     /// last load an answer rests on, which was an acquire.
     #[inline(always)]
     pub fn make_durable<D: Domain>(&self, pool: &Pool<D>) {
-        let places = self.0.each_ref().map(|lane| lane.0.load(Ordering::Acquire));
-        if places.iter().fold(0, |any, place| any | place) != 0 {
-            let named = places.into_iter().filter(|&place| place != 0);
+        let lanes = self.lanes.iter().take(self.used.load(Ordering::Relaxed));
+        let name = |lane: &Lane| lane.0.load(Ordering::Acquire);
+        if lanes.clone().fold(0, |any, lane| any | name(lane)) != 0 {
+            // A name that was taken away meanwhile is that of a word that is durable.
+            let named = lanes.map(name).filter(|&place| place != 0);
             let words = named.map(|place| pool.at::<PCell<u64>>(Link::from_bits(place)));
             persist_before_answer(pool.domain(), words);
         }
@@ -95,7 +112,7 @@ mod tests {
     use super::*;
 
     fn named(places: &InFlightPlaces) -> Vec<u64> {
-        let offsets = places.0.each_ref().map(|lane| lane.0.load(Ordering::Relaxed));
+        let offsets = places.lanes.each_ref().map(|lane| lane.0.load(Ordering::Relaxed));
         let mut offsets: Vec<_> = offsets.into_iter().filter(|&offset| offset != 0).collect();
         offsets.sort_unstable();
         offsets

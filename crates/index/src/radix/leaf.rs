@@ -56,7 +56,17 @@ pub fn leaf_key<D: Domain, K: IndexKey + ?Sized, S: Span>(
     pool: &Pool<D>,
     link: Link<Leaf>,
 ) -> Option<Digits<'_, K, S>> {
-    let word = pool.try_at(link)?.key.load(pool.domain());
+    key_in_leaf(pool, pool.try_at(link)?, link)
+}
+
+/// The key of the leaf at `link`, which is `leaf`; none if there cannot be a leaf.
+#[inline(always)]
+pub fn key_in_leaf<'p, D: Domain, K: IndexKey + ?Sized, S: Span>(
+    pool: &'p Pool<D>,
+    leaf: &Leaf,
+    link: Link<Leaf>,
+) -> Option<Digits<'p, K, S>> {
+    let word = leaf.key.load(pool.domain());
     if K::INLINE {
         return Some(Digits::of_integer(word));
     }

@@ -401,12 +401,14 @@ impl<'i, T: RadixTree, V: Visitor<T::Domain>> Cursor<'i, T, V> {
     /// it.
     fn seek(&mut self, key: &KeyOf<'_, T>, inclusive: bool) -> ControlFlow<()> {
         // The descent skips prefixes: where the key leaves the tree is known only at the end.
-        let mut child = self.index.child_at(self.index.handle().top);
+        let pool = &self.index.handle().pool;
+        let mut child = self.index.top_child();
         while !child.is_none() && !child.is_leaf() {
             let Some(slot) = key.slot_at(child.position::<T::Key>()) else { break };
             let rank = T::Span::rank_of(slot);
             self.push(child, rank, self.after(rank));
-            child = self.index.child_below(child, slot);
+            let below = self.index.child_below(&pool.reach(), child, slot);
+            child = below.unwrap_or_else(|| damaged_word(child.bits()));
         }
         let subtree = match (child.is_none(), self.stack.last()) {
             (true, None) => return ControlFlow::Continue(()),

@@ -1,6 +1,6 @@
 //! What a radix tree says of itself.
 
-use lapis_pmem::{Committed, Domain, Link, Mutant};
+use lapis_pmem::{Committed, Domain, Link, Mutant, Reach};
 
 use super::change::{Change, Changing};
 use super::digits::{Digits, Span};
@@ -154,8 +154,13 @@ pub trait RadixTree: Send + Sync + Sized {
         Changing::change(self, key, change)
     }
 
-    /// The child that `node` has for `slot`, or nothing.
-    fn child_below(&self, node: Self::Word, slot: usize) -> Self::Word;
+    /// The child that `node` has for `slot`, or nothing; none if the node is beyond the reach.
+    fn child_below(
+        &self,
+        reach: &Reach<'_, Self::Domain>,
+        node: Self::Word,
+        slot: usize,
+    ) -> Option<Self::Word>;
 
     /// Where the word of that child is, or is to be stored alone to add it; none if the node has no
     /// such place. For writers.

@@ -70,7 +70,7 @@ mod tests;
 
 use std::marker::PhantomData;
 
-use lapis_pmem::{Committed, Domain, Link, Optimisations, PCell};
+use lapis_pmem::{Committed, Domain, Link, Optimisations, PCell, Reach};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
@@ -125,8 +125,12 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     }
 
     #[inline(always)]
-    fn child_below(&self, node: Child, slot: usize) -> Child {
-        self.child_at(node.place(slot))
+    fn child_below(&self, reach: &Reach<'_, D>, node: Child, slot: usize) -> Option<Child> {
+        let word = match reach.try_at(node.as_node())?.slots.get(slot) {
+            Some(word) => word,
+            None => reach.try_at(node.place(slot))?,
+        };
+        Some(Child(word.load_acquire(reach.pool().domain())))
     }
 
     #[inline(always)]

@@ -4,7 +4,68 @@ use super::Pool;
 use crate::cell::{Link, Persistent};
 use crate::domain::Domain;
 
+/// How far a pool reaches, as it was when somebody asked: what it takes to follow a link, for who follows many and
+/// keeps it in registers meanwhile.
+#[derive(Debug)]
+pub struct Reach<'p, D: Domain> {
+    pool: &'p Pool<D>,
+    base: *mut u8,
+    bytes: usize,
+}
+
+impl<D: Domain> Clone for Reach<'_, D> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Domain> Copy for Reach<'_, D> {}
+
+impl<'p, D: Domain> Reach<'p, D> {
+    /// The pool.
+    #[inline(always)]
+    pub fn pool(&self) -> &'p Pool<D> {
+        self.pool
+    }
+
+    /// As [`Pool::try_at`]. `None` also for what is there since the pool grew: see [`Reach::renewed`].
+    #[inline(always)]
+    pub fn try_at<T: Persistent>(&self, link: Link<T>) -> Option<&'p T> {
+        // SAFETY: as in `Pool::try_at`: what is mapped once stays so as long as the pool is open.
+        holds(self.bytes, link, size_of::<T>())
+            .then(|| unsafe { &*self.base.add(link.offset() as usize).cast::<T>() })
+    }
+
+    /// How far the pool reaches now, if that is farther.
+    #[cold]
+    #[must_use]
+    pub fn renewed(&self) -> Option<Self> {
+        let now = self.pool.reach();
+        (now.bytes > self.bytes).then_some(now)
+    }
+}
+
+/// Whether `bytes` bytes from `link` on lie within `mapped` bytes, and are aligned for a `T`.
+#[inline(always)]
+fn holds<T: Persistent>(mapped: usize, link: Link<T>, bytes: usize) -> bool {
+    let offset = link.offset() as usize;
+    // One comparison, and what is known of a link's lowest bits where it is made leaves no other: how many
+    // instructions a search takes decides how many searches' misses a processor can wait for at once.
+    // Offset zero is the header, never a block.
+    let is_block = offset != 0 && offset.is_multiple_of(align_of::<T>());
+    // Offsets have 48 bits: the sum wraps only if there are not so many bytes of memory.
+    let end = offset.wrapping_add(bytes);
+    is_block && end <= mapped && (bytes <= 1 << 48 || end >= bytes)
+}
+
 impl<D: Domain> Pool<D> {
+    /// How far the pool reaches now.
+    #[inline(always)]
+    pub fn reach(&self) -> Reach<'_, D> {
+        Reach { pool: self, base: self.region.base(), bytes: self.region.mapped_bytes() }
+    }
+
     /// The address of an offset. Not checked.
     #[inline(always)]
     pub(crate) fn address_of(&self, offset: u64) -> *mut u8 {
@@ -74,12 +135,7 @@ impl<D: Domain> Pool<D> {
     /// Whether `bytes` bytes from `link` on lie inside the pool, and are aligned for a `T`.
     #[inline(always)]
     fn has<T: Persistent>(&self, link: Link<T>, bytes: usize) -> bool {
-        const { assert!(align_of::<T>().is_power_of_two()) };
-        // Offset zero is the header, never a block; wrapped around it fails the comparison, and so
-        // does what is misaligned, whose lowest bits become the highest: one comparison for all.
-        let shift = align_of::<T>().trailing_zeros();
-        let room = self.region.mapped_bytes().saturating_sub(bytes);
-        link.offset().rotate_right(shift).wrapping_sub(1) < (room >> shift) as u64
+        holds(self.region.mapped_bytes(), link, bytes)
     }
 
     /// The place of a link. A pointer, that may be made a reference to more than a `T`.
