@@ -173,6 +173,29 @@ fn an_empty_index_has_no_problems_and_the_size_of_its_root<T: Tree<Key = u64>>()
     assert_eq!(index.statistics(), sizes);
 }
 
+/// Keys are looked up with the reach that a reader may have asked for just before the pool grew.
+fn a_search_that_the_pool_outgrows_begins_again<T: Tree<Key = u64>>() {
+    let index = sample::<T>(&[]);
+    let reach = index.handle().pool.reach();
+    let mut keys = (0..).map(|number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut inserted = Vec::new();
+    while reach.renewed().is_none() {
+        let key = keys.next().unwrap();
+        let _ = index.insert(&key, !key).unwrap();
+        inserted.push(key);
+    }
+    let mut beyond = 0;
+    for key in inserted {
+        let digits = KeyOf::<T>::of_integer(key);
+        let found = index.find_within(&reach, &digits).unwrap_or_else(|child| {
+            beyond += 1;
+            index.find_beyond(reach, digits, child)
+        });
+        assert_eq!((found, index.get(&key)), (Some(!key), Some(!key)));
+    }
+    assert!(beyond > 0);
+}
+
 macro_rules! tests_of {
     ($name:ident: $tree:ident) => {
         mod $name {
@@ -209,6 +232,11 @@ macro_rules! tests_of {
                 let (index, others) = strings_and_others::<Strings>();
                 let others: Vec<_> = others.iter().map(Vec::as_slice).collect();
                 every_stale_header_is_sound(&index, &others);
+            }
+
+            #[test]
+            fn a_search_that_the_pool_outgrows_begins_again() {
+                super::a_search_that_the_pool_outgrows_begins_again::<Numbers>();
             }
 
             #[test]

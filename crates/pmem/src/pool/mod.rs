@@ -23,11 +23,11 @@ use crate::reachable::{AuditReport, BlockVisitor, ReachableBlocks, ReachablePart
 use crate::reclaim::{Guard, Limbo};
 use crate::region::{EXTENT_BYTES, Region};
 
+pub use access::Reach;
 pub use error::{PoolError, RootError};
 use header::Header;
 pub use header::{FORMAT_VERSION, ROOT_CAPACITY, ROOT_NAME_BYTES};
 use open::header_of;
-pub use access::Reach;
 pub use resident::Resident;
 
 /// The smallest pool: the first chunk (header and chunk table) and one chunk of data.

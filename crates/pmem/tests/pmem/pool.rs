@@ -312,6 +312,26 @@ fn a_pool_grows_while_in_use_and_no_pointer_moves() {
 }
 
 #[test]
+fn a_reach_is_what_the_pool_had_when_it_was_asked_for() {
+    let pool = Pool::create_anonymous(MIN_POOL_BYTES).unwrap();
+    let first = pool.allocate::<PCell<u64>>().unwrap();
+    let reach = pool.reach();
+    assert!(std::ptr::eq(reach.try_at(first.link()).unwrap(), &raw const *first));
+    for wrong in [0, first.link().bits() + 1, pool.usage().storage_bytes - 4, 1 << 47] {
+        assert!(reach.try_at::<PCell<u64>>(Link::from_bits(wrong)).is_none(), "{wrong:#x}");
+    }
+    assert!(reach.renewed().is_none());
+    let mut kept = Vec::new();
+    let last = loop {
+        kept.push(pool.allocate_with_tail::<PCell<u64>>(4000).unwrap());
+        if let Some(last) = kept.last().filter(|last| reach.try_at(last.link()).is_none()) {
+            break last.link();
+        }
+    };
+    assert!(reach.renewed().unwrap().try_at(last).is_some());
+}
+
+#[test]
 fn a_file_that_poses_as_persistent_memory_is_written_back_and_promises_no_more_than_a_file() {
     let (posing, plain) = (scratch(), scratch());
     let options = RegionOptions { caches: Caches::Volatile, ..OPTIONS() };
