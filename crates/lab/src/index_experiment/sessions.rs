@@ -19,6 +19,10 @@ use crate::progress::OnProgress;
 /// Address space for a key, generously: regions grow to what they use.
 const ROOM_BYTES_PER_KEY: usize = 1024;
 const LEAST_ROOM_BYTES: usize = 1 << 28;
+/// Memory that is made ready for a measured load, for each key and at most: what any of the structures uses, and
+/// no more than a small machine has.
+const READY_BYTES_PER_KEY: usize = 320;
+const MOST_READY_BYTES: usize = 2 << 30;
 /// What a region starts with; it grows by itself.
 pub(crate) const INITIAL_BYTES: usize = 16 << 20;
 
@@ -105,7 +109,10 @@ fn measured_session(
 ) -> Result<Findings<Measured>, ExperimentError> {
     let room_bytes = room_bytes(options.keys);
     let (region, hardware) = match &options.memory {
-        None => (Region::anonymous(INITIAL_BYTES, room_bytes)?, Hardware::detect()),
+        None => {
+            make_memory_ready(options.keys);
+            (Region::anonymous(INITIAL_BYTES, room_bytes)?, Hardware::detect())
+        }
         Some(path) => {
             let region = region_at(path, INITIAL_BYTES, room_bytes)?;
             let hardware = region.domain();
@@ -115,6 +122,13 @@ fn measured_session(
     let pool = Pool::create(region, hardware)?;
     let index = (session.index.on_hardware)(pool, &index_options(options))?;
     session.run(&*index, options, |plans, at_once| Ok(measure(&*index, plans, at_once)?))
+}
+
+/// Uses memory and gives it back. A virtual machine's host takes back what was free for long, and gives it again page
+/// by page when it is written: which the structure that happens to come next would pay for, up to half of a load.
+fn make_memory_ready(keys: usize) {
+    let bytes = keys.saturating_mul(READY_BYTES_PER_KEY).min(MOST_READY_BYTES);
+    drop(std::hint::black_box(vec![1u8; bytes]));
 }
 
 /// Of each operation the figures of the run with the median throughput.
