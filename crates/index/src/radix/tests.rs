@@ -235,6 +235,7 @@ macro_rules! tests_of {
             }
 
             #[test]
+            #[cfg_attr(miri, ignore = "fills a pool")]
             fn a_search_that_the_pool_outgrows_begins_again() {
                 super::a_search_that_the_pool_outgrows_begins_again::<Numbers>();
             }
