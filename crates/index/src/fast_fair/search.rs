@@ -1,11 +1,11 @@
 //! Searches without locks: one node ([`FastFair::probe`]), and the way down the tree.
 
 use lapis_blocks::interleave::Turn;
-use lapis_pmem::{Domain, LINE_BYTES, Link, persist_before_answer};
+use lapis_pmem::{Domain, Link, persist_before_answer};
 
 use super::FastFair;
 use super::mutants;
-use super::node::{ENTRY_BYTES, Found, LEFTWARD, Node, NodeHeader, SiblingWord};
+use super::node::{Found, LEFTWARD, Node, NodeHeader, SiblingWord};
 use crate::key::IndexKey;
 
 /// What a lock-free look at a node gave.
@@ -56,9 +56,6 @@ enum Passed {
 /// Nodes looked at on one way down before it must be a circle: each step beyond the height of the
 /// tree stands for a split or a removal that somebody has finished meanwhile.
 pub(super) const MOST_STEPS: u32 = 1 << 18;
-
-/// Entries of a line that has no header.
-const ENTRIES_OF_LINE: usize = LINE_BYTES / ENTRY_BYTES;
 
 /// Tries of one look at a node before its lock must be damaged: each stands for a change that
 /// somebody has finished meanwhile.
@@ -305,11 +302,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     #[inline(always)]
     pub(super) fn arrive(&self, link: Link<NodeHeader>) -> Node<'_> {
         let node = self.node(link);
-        let lines = node.slots[2..].as_ptr_range();
-        let mut line = lines.start;
-        while line < lines.end {
-            self.domain().prefetch(line.cast());
-            line = line.wrapping_add(ENTRIES_OF_LINE);
+        for line in node.slots[2..].chunks(4) {
+            self.domain().prefetch(line.as_ptr().cast());
         }
         node
     }

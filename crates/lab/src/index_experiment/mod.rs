@@ -4,8 +4,8 @@
 //! another; each finds it holding the keys it was loaded with (and what workloads D and E added,
 //! 5 % of their operations). Every answer is checked.
 //!
-//! *Measured* is this machine: anonymous memory, the flush instruction that the processor has, all
-//! threads, wall-clock time. *Modelled* is the counting machine of `lapis-device`: the same
+//! *Measured* is this machine: anonymous memory that was used once before, the flush instruction that
+//! the processor has, all threads, wall-clock time. *Modelled* is the counting machine of `lapis-device`: the same
 //! operations by as many logical workers, interleaved by their virtual clocks on one thread, so
 //! that counts and virtual time are the same on every run and every machine. The two are never
 //! mixed. Counting takes about a hundred times as long as running, so the modelled index may be

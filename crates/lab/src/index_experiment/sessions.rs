@@ -10,7 +10,7 @@ use super::engine::{AnyIndex, count, measure, with_smaller_caches};
 use super::pages::WithPages;
 use super::plan::{Fresh, Step, each_once, fresh_keys, plan};
 use super::{Case, IndexResults, Measured, Modelled, Operation, Options, Row};
-use crate::experiment::memory::region_at;
+use crate::experiment::memory::{available_bytes, region_at};
 use crate::experiment::meter::ModelMeter;
 use crate::experiment::{ExperimentError, Found, OnModel};
 use crate::keys::{Distribution, KeySet, scatter};
@@ -19,10 +19,8 @@ use crate::progress::OnProgress;
 /// Address space for a key, generously: regions grow to what they use.
 const ROOM_BYTES_PER_KEY: usize = 1024;
 const LEAST_ROOM_BYTES: usize = 1 << 28;
-/// Memory that is made ready for a measured load, for each key and at most: what any of the structures uses, and
-/// no more than a small machine has.
-const READY_BYTES_PER_KEY: usize = 320;
-const MOST_READY_BYTES: usize = 2 << 30;
+/// Memory that is made ready for a measured load: a P-CLHT that grows touches some 90 bytes for a key, more than any other.
+const READY_BYTES_PER_KEY: u64 = 128;
 /// What a region starts with; it grows by itself.
 pub(crate) const INITIAL_BYTES: usize = 16 << 20;
 
@@ -124,11 +122,13 @@ fn measured_session(
     session.run(&*index, options, |plans, at_once| Ok(measure(&*index, plans, at_once)?))
 }
 
-/// Uses memory and gives it back. A virtual machine's host takes back what was free for long, and gives it again page
-/// by page when it is written: which the structure that happens to come next would pay for, up to half of a load.
+/// Uses memory and gives it back, half of what is available at most. A virtual machine's host takes back what was free
+/// for long, and gives it again page by page when it is written: which the structure that happens to come next would
+/// pay for, up to half of a load.
 fn make_memory_ready(keys: usize) {
-    let bytes = keys.saturating_mul(READY_BYTES_PER_KEY).min(MOST_READY_BYTES);
-    drop(std::hint::black_box(vec![1u8; bytes]));
+    let most_bytes = available_bytes().unwrap_or(0) / 2;
+    let bytes = (keys as u64).saturating_mul(READY_BYTES_PER_KEY).min(most_bytes);
+    drop(std::hint::black_box(vec![1u8; bytes as usize]));
 }
 
 /// Of each operation the figures of the run with the median throughput.

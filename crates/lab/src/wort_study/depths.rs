@@ -11,6 +11,7 @@ use super::{
     Contestant, DISTRIBUTIONS, DepthResults, DepthRow, Options, WalkedTree, free_memory,
     published_depth, radix_depth,
 };
+use crate::experiment::memory::available_bytes;
 use crate::experiment::table::{Table, decimals, grouped};
 use crate::experiment::{ExperimentError, Findings, Sides, section_of_tables};
 use crate::keys::{Distribution, KeySet};
@@ -37,13 +38,7 @@ pub struct Plan {
 impl Plan {
     fn of(structure: Contestant, distribution: Distribution, keys: usize) -> Self {
         let needed_bytes = free_memory::built_bytes(structure, distribution, keys);
-        Self {
-            structure,
-            distribution,
-            keys,
-            needed_bytes,
-            available_bytes: free_memory::available_bytes(),
-        }
+        Self { structure, distribution, keys, needed_bytes, available_bytes: available_bytes() }
     }
 
     /// Whether it is built.

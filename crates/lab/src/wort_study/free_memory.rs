@@ -4,6 +4,7 @@ use lapis_index::IndexKind;
 
 use super::Contestant;
 use crate::experiment::ExperimentError;
+use crate::experiment::memory::available_bytes;
 use crate::keys::Distribution;
 
 /// Bytes for a key: in the three orders in which a session has it, and in the index. The roomiest of
@@ -46,17 +47,6 @@ fn built_bytes_per_key(structure: Contestant, distribution: Distribution) -> u64
         _ => 27,
     };
     key_bytes + found * 6 / 5
-}
-
-/// Memory that can be had without swapping; none if nobody says.
-pub fn available_bytes() -> Option<u64> {
-    available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
-}
-
-fn available_in(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
 }
 
 /// Refuses what does not fit.
@@ -102,14 +92,6 @@ fn round(room: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_available_is_read_from_the_line_that_says_so() {
-        let meminfo = "MemTotal:       24000000 kB\nMemAvailable:    1000 kB\nCached: 7 kB\n";
-        assert_eq!(available_in(meminfo), Some(1_024_000));
-        assert_eq!(available_in("MemTotal: 5 kB\n"), None);
-        assert_eq!(available_in("MemAvailable: many kB\n"), None);
-    }
 
     #[test]
     fn too_many_keys_are_refused_with_a_number_that_fits() {
