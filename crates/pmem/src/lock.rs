@@ -8,7 +8,7 @@ use crate::blocks::Blocks;
 use crate::cell::{PCell, Persistent};
 use crate::commit::Visible;
 use crate::domain::Domain;
-use crate::lock_word::{LOCKED, LockGeneration, LockWord, PAYLOAD_MASK, VERSION_MASK, VERSION_ONE};
+use crate::lock_word::{LOCKED, LockGeneration, LockWord, PAYLOAD_MASK, VERSION_MASK};
 use crate::owned::Durable;
 
 /// On a deterministic machine one thread runs at a time, and a lock that stays taken for so many
@@ -125,23 +125,21 @@ impl GenerationLock {
     /// Counts one more completed critical section and begins another.
     #[inline(always)]
     pub fn count_section<D: Domain>(&self, domain: &D) {
-        self.0.store_ordered(domain, self.counted(domain));
+        self.0.store_ordered(domain, LockWord(self.0.load(domain)).counted().0);
     }
 
     /// Gives the lock back and counts one more completed critical section.
     #[inline(always)]
     pub fn unlock<D: Domain>(&self, domain: &D) {
-        self.0.store_ordered(domain, self.counted(domain) & !LOCKED);
-        domain.lock_released(&self.0);
+        self.unlock_from(domain, LockWord(self.0.load(domain)));
     }
 
-    /// The word with one more section.
+    /// The same for who has read the word, `held`, since it last changed: after a flush of its line, reading it takes
+    /// as long as the flush.
     #[inline(always)]
-    fn counted<D: Domain>(&self, domain: &D) -> u64 {
-        let held = self.0.load(domain);
-        debug_assert!(held & LOCKED != 0, "unlocked a lock that is not held");
-        let version = held.wrapping_add(VERSION_ONE) & VERSION_MASK;
-        (held & !VERSION_MASK) | version
+    pub fn unlock_from<D: Domain>(&self, domain: &D, held: LockWord) {
+        self.0.store_ordered(domain, held.counted().0 & !LOCKED);
+        domain.lock_released(&self.0);
     }
 
     /// Gives the lock back without counting: nothing that readers look at has changed.
@@ -215,6 +213,18 @@ mod tests {
         lock.unlock(&domain);
         let word = lock.read(&domain);
         assert_eq!(word.bits(), generation.0 | (3 << 1));
+    }
+
+    #[test]
+    fn unlocking_from_a_word_that_was_read_does_what_unlocking_does() {
+        let domain = Hardware::detect();
+        let generation = LockGeneration::of(1);
+        let locks = [fresh(3 << 1), fresh(3 << 1)];
+        locks.iter().for_each(|lock| _ = lock.lock(&domain, generation));
+        locks[0].unlock(&domain);
+        locks[1].unlock_from(&domain, locks[1].read(&domain));
+        assert_eq!(locks[0].read(&domain), locks[1].read(&domain));
+        assert!(!locks[1].read(&domain).is_locked(generation));
     }
 
     #[test]

@@ -46,6 +46,14 @@ impl LockWord {
         Self(generation.0 | LOCKED)
     }
 
+    /// The word with one more section.
+    #[inline(always)]
+    pub(crate) fn counted(self) -> Self {
+        debug_assert!(self.0 & LOCKED != 0, "counted a section of a lock that is not held");
+        let version = self.0.wrapping_add(VERSION_ONE) & VERSION_MASK;
+        Self((self.0 & !VERSION_MASK) | version)
+    }
+
     /// Whether somebody holds the lock.
     #[inline(always)]
     pub fn is_locked(self, generation: LockGeneration) -> bool {

@@ -115,19 +115,22 @@ impl Bucket {
         key: &K,
         tag: u64,
     ) -> Option<usize> {
-        let domain = pool.domain();
         // The bit first: with it come the key and the value that were stored before it.
-        let occupancy = self.occupancy(domain);
-        if K::INLINE {
-            // Without branches on the keys, which no processor could predict.
-            let mut matching = 0u8;
-            for (slot, entry) in self.entries.iter().enumerate() {
-                let equal = key.eq_word(pool, tag, entry.key.load_acquire(domain));
-                matching |= u8::from(equal) << slot;
-            }
-            let found = matching & occupancy;
-            return (found != 0).then(|| found.trailing_zeros() as usize);
-        }
+        self.find_in(self.lock.read(pool.domain()), pool, key, tag)
+    }
+
+    /// The same of the slots that `word`, read from the lock, says are occupied.
+    #[inline(always)]
+    pub(crate) fn find_in<D: Domain, K: IndexKey + ?Sized>(
+        &self,
+        word: LockWord,
+        pool: &Pool<D>,
+        key: &K,
+        tag: u64,
+    ) -> Option<usize> {
+        let (domain, occupancy) = (pool.domain(), word.payload());
+        // With branches: what depends on a line that is missing waits where few instructions can, and how many of
+        // them a search has decides how many searches' misses a processor waits for at once.
         (0..SLOTS).find(|&slot| {
             occupancy & (1 << slot) != 0
                 && key.eq_word(pool, tag, self.entries[slot].key.load_acquire(domain))

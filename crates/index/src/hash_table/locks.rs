@@ -1,6 +1,8 @@
 //! Locks of chains and groups of buckets, of segments, and of whoever changes the whole table.
 
-use lapis_pmem::{Domain, GenerationLock, LockGeneration, LockWord, Mutant, Pool};
+use lapis_pmem::{
+    Committed, Domain, GenerationLock, LockGeneration, LockWord, Mutant, Pool, Visible,
+};
 
 use super::bucket::{Bucket, FROZEN};
 use super::table::Table;
@@ -75,6 +77,30 @@ impl<'a, D: Domain> HeldLock<'a, D> {
     /// Counts a section and goes on: readers that have seen what was before begin anew.
     pub(crate) fn count_section(&self) {
         self.lock.count_section(self.domain);
+    }
+
+    /// Makes the last change durable, counts one more section and lets go.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn persist(self, change: Visible<'_, D>) -> Committed {
+        // Before the flush, which is often of its line.
+        let word = self.word();
+        let committed = change.persist();
+        self.leave_from(word);
+        committed
+    }
+
+    /// The word as it is.
+    #[inline(always)]
+    pub(crate) fn word(&self) -> LockWord {
+        self.lock.read(self.domain)
+    }
+
+    /// Counts one more section and lets go, if `word` is what the word is.
+    #[inline(always)]
+    pub(crate) fn leave_from(self, word: LockWord) {
+        self.lock.unlock_from(self.domain, word);
+        std::mem::forget(self);
     }
 
     /// Lets go without counting: nothing was changed.

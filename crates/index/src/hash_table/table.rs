@@ -111,7 +111,8 @@ impl<T: Persistent> Table<T> {
 
     #[inline(always)]
     pub(crate) fn at(self, index: u64) -> Link<T> {
-        let start = self.word & lapis_pmem::LINK_MASK;
+        // Aligned as every table is, so that nobody has to look whether its elements are.
+        let start = self.word & lapis_pmem::LINK_MASK & !(align_of::<T>() as u64 - 1);
         Link::from_bits(start.wrapping_add(index.wrapping_mul(self.stride())))
     }
 

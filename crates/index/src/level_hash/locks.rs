@@ -1,6 +1,6 @@
 //! The locks of a key's groups.
 
-use lapis_pmem::{Domain, GenerationLock, LockWait};
+use lapis_pmem::{Committed, Domain, GenerationLock, LockWait, Visible};
 
 use super::LevelHash;
 use super::levels::{Hashes, Levels};
@@ -32,6 +32,18 @@ impl<D: Domain> Held<'_, D> {
     pub(super) fn count_section(&self) {
         self.first.count_section();
         self.second.iter().for_each(HeldLock::count_section);
+    }
+
+    /// Makes the last change durable, counts one more section of each and lets go.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn persist(self, change: Visible<'_, D>) -> Committed {
+        let Some(second) = self.second else { return self.first.persist(change) };
+        let words = [self.first.word(), second.word()];
+        let committed = change.persist();
+        self.first.leave_from(words[0]);
+        second.leave_from(words[1]);
+        committed
     }
 
     /// Lets go without counting: nothing was changed.

@@ -103,7 +103,7 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
         let (target, free) = movement.target;
         {
             let _mutant = domain.omitting(mutants::MOVED_BEFORE_COPIED);
-            let _: Committed = self.fill(target, free, KeyWord::again(word), value);
+            let _: Committed = self.fill(target, free, KeyWord::again(word), value).persist();
         }
         // Readers that have looked into the one bucket before, and would look into the other now, begin
         // anew.

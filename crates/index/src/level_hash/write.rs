@@ -1,6 +1,6 @@
 //! Insert, update and remove, under the locks of a key's groups.
 
-use lapis_pmem::{Committed, Domain, Durable, LockWait};
+use lapis_pmem::{Domain, Durable, LockWait, Visible};
 
 use super::levels::{Hashes, Levels};
 use super::locks::Held;
@@ -80,16 +80,15 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
         }
         let committed = match change {
             Change::Insert(value) | Change::Put(value) | Change::Update(value) => {
-                entry.value.publish(domain, value).persist()
+                held.persist(entry.value.publish(domain, value))
             }
             Change::Remove => {
                 let word = entry.key.load(domain);
                 let left = bucket.occupancy(domain) & !(1 << slot);
                 let committed = {
                     let _mutant = domain.omitting(mutants::UNFLUSHED_REMOVE);
-                    bucket.publish_occupancy(domain, None, left).persist()
+                    held.persist(bucket.publish_occupancy(domain, None, left))
                 };
-                drop(held);
                 if !K::INLINE {
                     K::retire_word(&self.pool, word, committed, &self.pool.pin());
                 }
@@ -121,13 +120,17 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
         // I2: the key is durable before its bit can be.
         let word = |pool| Ok::<_, IndexError>(key.make_word(pool)?.fence_if(pool, false));
         let committed = match free {
-            Some(place) => self.fill(place.bucket, place.slot, word(&self.pool)?, value),
+            Some(place) => {
+                let word = word(&self.pool)?;
+                held.persist(self.fill(place.bucket, place.slot, word, value))
+            }
             None => match self.find_movable(hashes, &held) {
                 Room::By(movement) => {
                     let word = word(&self.pool)?;
                     let room = self.make_room(&movement, &held);
                     let (bucket, slot) = room.ok_or(Unmade::Full(held.levels))?;
-                    self.fill(bucket, slot, word, value)
+                    // I3: before the lock for moving is given back.
+                    held.persist(self.fill(bucket, slot, word, value))
                 }
                 Room::Busy => return Err(Unmade::Busy),
                 Room::None => return Err(Unmade::Full(held.levels)),
@@ -151,19 +154,19 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
 
     /// Puts an entry into a slot that is free.
     #[inline(always)]
-    pub(super) fn fill(
-        &self,
-        bucket: &Bucket,
+    pub(super) fn fill<'a>(
+        &'a self,
+        bucket: &'a Bucket,
         slot: usize,
         word: KeyWord<'_, D, Durable>,
         value: u64,
-    ) -> Committed {
+    ) -> Visible<'a, D> {
         let domain = self.domain();
         let occupancy = (bucket.occupancy(domain) | 1 << slot) & FULL;
         if domain.commits(mutants::TOKEN_BEFORE_SLOT) {
             bucket.set_occupancy(domain, occupancy);
         }
         bucket.fill(domain, slot, word.bits(), value);
-        bucket.publish_occupancy(domain, Some(word), occupancy).persist()
+        bucket.publish_occupancy(domain, Some(word), occupancy)
     }
 }

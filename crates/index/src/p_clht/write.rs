@@ -3,7 +3,7 @@
 use lapis_pmem::{Committed, Domain, Link, LockWait};
 
 use super::{PClht, damaged_chain, mutants};
-use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, BucketImage};
+use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, BucketImage, Entry};
 use crate::hash_table::locks::{HeldLock, is_publishing};
 use crate::index::{Change, IndexError, Outcome};
 use crate::key::{IndexKey, place_hash};
@@ -92,9 +92,10 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         Err(damaged_chain())
     }
 
-    /// Adds an entry that is absent. Returns whether the chain became longer.
+    /// Adds an entry that is absent, and lets go. Returns whether the chain became longer.
     fn add(
         &self,
+        held: HeldLock<'_, D>,
         key: &K,
         value: u64,
         free: Option<(&Bucket, usize)>,
@@ -107,7 +108,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             let word = word.fence_if(&self.pool, false);
             bucket.fill(domain, slot, word.bits(), value);
             let occupancy = bucket.occupancy(domain) | 1 << slot;
-            return Ok((bucket.publish_occupancy(domain, Some(word), occupancy).persist(), false));
+            let visible = bucket.publish_occupancy(domain, Some(word), occupancy);
+            return Ok((held.persist(visible), false));
         }
         domain.happens("a chain has one bucket more");
         let bucket = self.pool.allocate::<Bucket>()?;
@@ -117,16 +119,19 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         let new = self.pool.fence((bucket.flush(), word));
         let next = last.next.word();
         let _mutant = domain.omitting(mutants::UNFLUSHED_NEXT_POINTER);
-        Ok((next.publish_word(domain, new, |(bucket, _)| bucket.link().bits()).persist(), true))
+        let visible = next.publish_word(domain, new, |(bucket, _)| bucket.link().bits());
+        Ok((held.persist(visible), true))
     }
 
-    /// Replaces the value in an occupied slot.
-    fn replace(&self, bucket: &Bucket, slot: usize, value: u64) -> Committed {
-        bucket.entries[slot].value.publish(self.domain(), value).persist()
-    }
-
-    fn value_at(&self, bucket: &Bucket, slot: usize) -> u64 {
-        bucket.entries[slot].value.load(self.domain())
+    /// Replaces the value in an occupied slot, if there is another, and lets go.
+    #[inline(always)]
+    fn replace(&self, held: HeldLock<'_, D>, entry: &Entry, value: Option<u64>) -> Outcome {
+        let previous = Some(entry.value.load(self.domain()));
+        let Some(value) = value else {
+            held.leave_unchanged();
+            return Outcome::unchanged(previous);
+        };
+        Outcome { previous, committed: held.persist(entry.value.publish(self.domain(), value)) }
     }
 
     /// Adds or, if `replace`, changes a key.
@@ -136,16 +141,10 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         let held = self.lock(place_hash(key))?;
         match self.locate(held.head, key)? {
             Located::Present { bucket, slot, .. } => {
-                let previous = Some(self.value_at(bucket, slot));
-                if !replace {
-                    held.lock.leave_unchanged();
-                    return Ok(Outcome::unchanged(previous));
-                }
-                Ok(Outcome { previous, committed: self.replace(bucket, slot, value) })
+                Ok(self.replace(held.lock, &bucket.entries[slot], replace.then_some(value)))
             }
             Located::Absent { free, last } => {
-                let (committed, longer) = self.add(key, value, free, last)?;
-                drop(held);
+                let (committed, longer) = self.add(held.lock, key, value, free, last)?;
                 if longer {
                     self.note_overflow();
                 }
@@ -163,8 +162,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             held.lock.leave_unchanged();
             return Ok(Outcome::unchanged(None));
         };
-        let previous = Some(self.value_at(bucket, slot));
-        Ok(Outcome { previous, committed: self.replace(bucket, slot, value) })
+        Ok(self.replace(held.lock, &bucket.entries[slot], Some(value)))
     }
 
     /// Takes a key away; an overflow bucket goes with its last entry.
@@ -176,27 +174,26 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             held.lock.leave_unchanged();
             return Ok(Outcome::unchanged(None));
         };
-        let previous = Some(self.value_at(bucket, slot));
+        let previous = Some(bucket.entries[slot].value.load(domain));
         let word = bucket.entries[slot].key.load(domain);
         let left = bucket.occupancy(domain) & !(1 << slot);
         let emptied = (before.filter(|_| left == 0))
             .map(|before| (before, before.next.load(domain)))
             .filter(|(_, link)| !self.is_in_unit(*link));
+        // Readers that do not pin rely on this section's being counted before anything is retired.
         let committed = match emptied {
             Some((before, _)) => {
                 domain.happens("an empty bucket leaves its chain");
                 // I5: the bucket goes with its last entry, by one store.
                 self.count_overflow(false);
                 let _mutant = domain.omitting(mutants::UNFLUSHED_UNLINKING);
-                before.next.redirect(domain, bucket.next.load(domain)).persist()
+                held.lock.persist(before.next.redirect(domain, bucket.next.load(domain)))
             }
             None => {
                 let _mutant = domain.omitting(mutants::UNFLUSHED_REMOVE);
-                bucket.publish_occupancy(domain, None, left).persist()
+                held.lock.persist(bucket.publish_occupancy(domain, None, left))
             }
         };
-        // Readers that do not pin rely on this section's being counted before anything is retired.
-        drop(held);
         if let Some((_, link)) = emptied {
             self.pool.retire(link, BUCKET_BYTES, committed, &self.pool.pin());
         }
