@@ -39,10 +39,10 @@ impl Default for CostModel {
             log_line_ns,
         };
         let points = vec![
-            point(1, 3601.5, 694.6, 109.6),
-            point(2, 4084.5, 768.2, 104.2),
-            point(4, 7543.6, 1085.7, 100.9),
-            point(7, 13086.9, 959.7, 181.8),
+            point(1, 4647.0, 988.7, 103.9),
+            point(2, 5584.8, 1127.7, 95.1),
+            point(4, 10756.7, 1097.5, 109.7),
+            point(7, 18715.8, 851.7, 199.7),
         ];
         Self { page_bytes: 16 << 10, points }
     }
