@@ -8,7 +8,7 @@ use crate::blocks::Blocks;
 use crate::cell::{PCell, Persistent};
 use crate::commit::Visible;
 use crate::domain::Domain;
-use crate::lock_word::{LOCKED, LockGeneration, LockWord, PAYLOAD_MASK, VERSION_MASK};
+use crate::lock_word::{LOCKED, LockGeneration, LockWord, PAYLOAD_MASK};
 use crate::owned::Durable;
 
 /// On a deterministic machine one thread runs at a time, and a lock that stays taken for so many
@@ -71,10 +71,8 @@ impl GenerationLock {
         if found.is_locked(generation) {
             return None;
         }
-        let kept = found.0 & (VERSION_MASK | PAYLOAD_MASK);
-        let taken = generation.0 | kept | LOCKED;
         self.note(domain);
-        self.0.compare_exchange(domain, found.0, taken).ok().map(|_| found)
+        self.0.compare_exchange(domain, found.0, found.taken(generation).0).ok().map(|_| found)
     }
 
     /// Takes the lock, waiting for it. Returns the word as it was before: if that is not of the
@@ -122,32 +120,28 @@ impl GenerationLock {
         self.0.publish_word(domain, blocks, |_| word)
     }
 
-    /// Counts one more completed critical section and begins another.
+    /// Counts one more completed critical section and begins another. Returns what the word is from here on.
     #[inline(always)]
-    pub fn count_section<D: Domain>(&self, domain: &D) {
-        self.0.store_ordered(domain, LockWord(self.0.load(domain)).counted().0);
+    pub fn count_section<D: Domain>(&self, domain: &D) -> LockWord {
+        let counted = LockWord(self.0.load(domain)).counted();
+        self.0.store_ordered(domain, counted.0);
+        counted
     }
 
-    /// Gives the lock back and counts one more completed critical section.
+    /// Gives the lock back and counts one more completed critical section. `held` is what the word is: to read it after
+    /// a flush of its line takes as long as the flush, and on a device whose flushes drop lines it is a miss.
     #[inline(always)]
-    pub fn unlock<D: Domain>(&self, domain: &D) {
-        self.unlock_from(domain, LockWord(self.0.load(domain)));
-    }
-
-    /// The same for who has read the word, `held`, since it last changed: after a flush of its line, reading it takes
-    /// as long as the flush.
-    #[inline(always)]
-    pub fn unlock_from<D: Domain>(&self, domain: &D, held: LockWord) {
+    pub fn unlock<D: Domain>(&self, domain: &D, held: LockWord) {
         self.0.store_ordered(domain, held.counted().0 & !LOCKED);
         domain.lock_released(&self.0);
     }
 
-    /// Gives the lock back without counting: nothing that readers look at has changed.
+    /// Gives the lock back without counting: nothing that readers look at has changed. `held` as for
+    /// [`GenerationLock::unlock`].
     #[inline(always)]
-    pub fn unlock_unchanged<D: Domain>(&self, domain: &D) {
-        let held = self.0.load(domain);
-        debug_assert!(held & LOCKED != 0, "unlocked a lock that is not held");
-        self.0.store_ordered(domain, held & !LOCKED);
+    pub fn unlock_unchanged<D: Domain>(&self, domain: &D, held: LockWord) {
+        debug_assert!(held.0 & LOCKED != 0, "unlocked a lock that is not held");
+        self.0.store_ordered(domain, held.0 & !LOCKED);
         domain.lock_released(&self.0);
     }
 }
@@ -187,6 +181,7 @@ mod every_order;
 mod tests {
     use super::*;
     use crate::Hardware;
+    use crate::lock_word::VERSION_MASK;
 
     fn fresh(word: u64) -> GenerationLock {
         GenerationLock(PCell::new(word))
@@ -210,21 +205,19 @@ mod tests {
         let generation = LockGeneration::of(1);
         let lock = fresh(generation.0 | VERSION_MASK | (3 << 1));
         lock.lock(&domain, generation);
-        lock.unlock(&domain);
+        lock.unlock(&domain, lock.read(&domain));
         let word = lock.read(&domain);
         assert_eq!(word.bits(), generation.0 | (3 << 1));
     }
 
     #[test]
-    fn unlocking_from_a_word_that_was_read_does_what_unlocking_does() {
+    fn the_word_of_a_lock_that_was_taken_is_known_without_reading_it() {
         let domain = Hardware::detect();
-        let generation = LockGeneration::of(1);
-        let locks = [fresh(3 << 1), fresh(3 << 1)];
-        locks.iter().for_each(|lock| _ = lock.lock(&domain, generation));
-        locks[0].unlock(&domain);
-        locks[1].unlock_from(&domain, locks[1].read(&domain));
-        assert_eq!(locks[0].read(&domain), locks[1].read(&domain));
-        assert!(!locks[1].read(&domain).is_locked(generation));
+        let generation = LockGeneration::of(4);
+        let lock = fresh(LockGeneration::of(3).0 | (7 << 8) | (5 << 1));
+        let before = lock.lock(&domain, generation);
+        assert_eq!(before.taken(generation), lock.read(&domain));
+        assert_eq!(lock.count_section(&domain), lock.read(&domain));
     }
 
     #[test]
@@ -263,7 +256,7 @@ mod tests {
         lock.count_section(&domain);
         let held = [held, lock.read(&domain)];
         assert!(!held[0].is_same_section(held[1]) && held[1].is_locked(generation));
-        lock.unlock(&domain);
+        lock.unlock(&domain, lock.read(&domain));
         assert!(!held[1].is_same_section(lock.read(&domain)));
     }
 
@@ -278,7 +271,7 @@ mod tests {
                     for _ in 0..2000 {
                         lock.lock(&domain, generation);
                         count.store(&domain, count.load(&domain) + 1);
-                        lock.unlock(&domain);
+                        lock.unlock(&domain, lock.read(&domain));
                     }
                 });
             }

@@ -46,6 +46,12 @@ impl LockWord {
         Self(generation.0 | LOCKED)
     }
 
+    /// What the word is once its lock has been taken.
+    #[inline(always)]
+    pub fn taken(self, generation: LockGeneration) -> Self {
+        Self(generation.0 | (self.0 & (VERSION_MASK | PAYLOAD_MASK)) | LOCKED)
+    }
+
     /// The word with one more section.
     #[inline(always)]
     pub(crate) fn counted(self) -> Self {

@@ -172,7 +172,7 @@ fn counting<'b>(bench: &'b Bench, rounds: u64) -> WorkerProgram<'b> {
             lock.lock(domain, generation);
             let count = bench.word(1);
             count.store_ordered(domain, count.load(domain) + 1);
-            lock.unlock(domain);
+            lock.unlock(domain, lock.read(domain));
         }
     })
 }
@@ -231,10 +231,13 @@ fn workers_that_wait_for_each_other_are_a_deadlock() {
         let bench = &bench;
         Box::new(move || {
             let (domain, generation) = (&bench.domain, LockGeneration::of(1));
-            GenerationLock::in_word(bench.word(first)).lock(domain, generation);
-            GenerationLock::in_word(bench.word(second)).lock(domain, generation);
-            GenerationLock::in_word(bench.word(second)).unlock(domain);
-            GenerationLock::in_word(bench.word(first)).unlock(domain);
+            let locks = [first, second].map(|word| GenerationLock::in_word(bench.word(word)));
+            for lock in locks {
+                lock.lock(domain, generation);
+            }
+            for lock in locks {
+                lock.unlock(domain, lock.read(domain));
+            }
         })
     };
     let mut search = BoundedSearch::new(1, 1000);

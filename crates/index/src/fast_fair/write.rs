@@ -40,20 +40,22 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 }
             });
             // Counted, so that readers who saw the repair look again.
-            lock.unlock(domain);
+            lock.unlock(domain, lock.read(domain));
         }
     }
 
     /// Gives back the lock of a node that was not changed, or whose values alone were.
     #[inline(always)]
     pub(super) fn release(&self, node: Node<'_>) {
-        node.header.lock.unlock_unchanged(self.domain());
+        let lock = &node.header.lock;
+        lock.unlock_unchanged(self.domain(), lock.read(self.domain()));
     }
 
     /// Gives back the lock of a node that was changed, durably.
     #[inline(always)]
     pub(super) fn release_changed(&self, node: Node<'_>) {
-        node.header.lock.unlock(self.domain());
+        let lock = &node.header.lock;
+        lock.unlock(self.domain(), lock.read(self.domain()));
     }
 
     /// Finds and locks the node of `level` that covers `key`. None if the tree is not that high.

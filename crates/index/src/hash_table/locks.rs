@@ -99,7 +99,7 @@ impl<'a, D: Domain> HeldLock<'a, D> {
     /// Counts one more section and lets go, if `word` is what the word is.
     #[inline(always)]
     pub(crate) fn leave_from(self, word: LockWord) {
-        self.lock.unlock_from(self.domain, word);
+        self.lock.unlock(self.domain, word);
         std::mem::forget(self);
     }
 
@@ -114,9 +114,9 @@ impl<D: Domain> Drop for HeldLock<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.changed {
-            self.lock.unlock(self.domain);
+            self.lock.unlock(self.domain, self.word());
         } else {
-            self.lock.unlock_unchanged(self.domain);
+            self.lock.unlock_unchanged(self.domain, self.word());
         }
     }
 }
@@ -170,7 +170,7 @@ impl<D: Domain> Drop for Frozen<'_, D> {
             let head = self.pool.at(self.table.at(number * self.step));
             let held = head.lock.read(domain);
             head.lock.set_payload(domain, held.payload() & !FROZEN);
-            head.lock.unlock_unchanged(domain);
+            head.lock.unlock_unchanged(domain, head.lock.read(domain));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use lapis_pmem::{Domain, GenerationLock, LockGeneration};
+use lapis_pmem::{Domain, GenerationLock, LockGeneration, LockWord};
 
 use super::node::View;
 use super::read::Above;
@@ -24,10 +24,17 @@ enum Ending {
 pub struct Locked<'t, D: Domain> {
     lock: &'t GenerationLock,
     domain: &'t D,
+    /// What its word is.
+    word: Cell<LockWord>,
     ending: Cell<Ending>,
 }
 
-impl<D: Domain> Locked<'_, D> {
+impl<'t, D: Domain> Locked<'t, D> {
+    #[inline(always)]
+    fn new(lock: &'t GenerationLock, domain: &'t D, word: LockWord) -> Self {
+        Self { lock, domain, word: Cell::new(word), ending: Cell::new(Ending::Unchanged) }
+    }
+
     /// What readers look at has changed, durably.
     #[inline(always)]
     pub fn note_change(&self) {
@@ -46,8 +53,8 @@ impl<D: Domain> Drop for Locked<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
         match self.ending.get() {
-            Ending::Unchanged => self.lock.unlock_unchanged(self.domain),
-            Ending::Changed => self.lock.unlock(self.domain),
+            Ending::Unchanged => self.lock.unlock_unchanged(self.domain, self.word.get()),
+            Ending::Changed => self.lock.unlock(self.domain, self.word.get()),
             Ending::Obsolete => {}
         }
     }
@@ -66,7 +73,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         let domain = self.handle.pool.domain();
         let lock = &view.node.lock;
         let before = lock.try_lock(domain, self.generation())?;
-        let locked = Locked { lock, domain, ending: Cell::new(Ending::Unchanged) };
+        let locked = Locked::new(lock, domain, before.taken(self.generation()));
         if before != view.lock && !domain.commits(mutants::STALE_DECISION) {
             return None;
         }
@@ -84,7 +91,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
             domain.happens("entries beyond a node's bound are dropped");
             self.truncate(view, live);
             // The slots may be used again before the lock is given back.
-            locked.lock.count_section(domain);
+            locked.word.set(locked.lock.count_section(domain));
             locked.note_change();
         }
     }
@@ -102,8 +109,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
             return self.try_lock(view);
         }
         let (lock, domain) = (self.handle.root_lock(), self.handle.pool.domain());
-        lock.try_lock(domain, self.generation())?;
-        let locked = Locked { lock, domain, ending: Cell::new(Ending::Unchanged) };
+        let before = lock.try_lock(domain, self.generation())?;
+        let locked = Locked::new(lock, domain, before.taken(self.generation()));
         (self.word_at(above.place).0 == above.word.0).then_some(locked)
     }
 }

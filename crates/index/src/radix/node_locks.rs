@@ -48,7 +48,8 @@ impl LockMutants {
     #[inline]
     pub fn unlock_new<D: Domain>(&self, pool: &Pool<D>, lock: Place) {
         if !pool.domain().commits(self.new_node_unlocked) {
-            lock_at(pool, lock).unlock_unchanged(pool.domain());
+            let held = LockWord::held(self.generation(pool));
+            lock_at(pool, lock).unlock_unchanged(pool.domain(), held);
         }
     }
 }
@@ -59,15 +60,28 @@ pub fn lock_at<D: Domain>(pool: &Pool<D>, place: Place) -> &GenerationLock {
     GenerationLock::in_word(pool.at::<PCell<u64>>(place))
 }
 
+/// A lock, and what its word is while it is held.
+type HeldNode<'t> = (&'t GenerationLock, LockWord);
+
 /// The locks of one node, of the node above, and perhaps of more, in the order in which they were
 /// taken. Dropping this gives them back, but those of nodes that have been unlinked.
 pub struct HeldNodes<'t, D: Domain> {
     domain: &'t D,
     generation: LockGeneration,
-    first: &'t GenerationLock,
-    second: Option<&'t GenerationLock>,
-    further: Vec<&'t GenerationLock>,
+    first: HeldNode<'t>,
+    second: Option<HeldNode<'t>>,
+    further: Vec<HeldNode<'t>>,
     unlinked: Cell<bool>,
+}
+
+/// Takes a lock if it is free.
+#[inline(always)]
+fn take<'t, D: Domain>(
+    domain: &D,
+    generation: LockGeneration,
+    lock: &'t GenerationLock,
+) -> Option<HeldNode<'t>> {
+    lock.try_lock(domain, generation).map(|before| (lock, before.taken(generation)))
 }
 
 impl<'t, D: Domain> HeldNodes<'t, D> {
@@ -79,21 +93,21 @@ impl<'t, D: Domain> HeldNodes<'t, D> {
         generation: LockGeneration,
         lock: &'t GenerationLock,
     ) -> Option<Self> {
-        lock.try_lock(domain, generation)?;
+        let first = take(domain, generation, lock)?;
         let unlinked = Cell::new(false);
-        Some(Self { domain, generation, first: lock, second: None, further: Vec::new(), unlinked })
+        Some(Self { domain, generation, first, second: None, further: Vec::new(), unlinked })
     }
 
     /// Takes another one, too, if it is free.
     #[inline]
     pub fn try_take_also(&mut self, lock: &'t GenerationLock) -> bool {
-        let taken = lock.try_lock(self.domain, self.generation).is_some();
-        if taken && self.second.is_none() {
-            self.second = Some(lock);
-        } else if taken {
-            self.further.push(lock);
+        let Some(taken) = take(self.domain, self.generation, lock) else { return false };
+        if self.second.is_none() {
+            self.second = Some(taken);
+        } else {
+            self.further.push(taken);
         }
-        taken
+        true
     }
 
     /// Whether there is more than one.
@@ -112,7 +126,7 @@ impl<'t, D: Domain> HeldNodes<'t, D> {
 impl<D: Domain> Drop for HeldNodes<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        let give_back = |lock: &GenerationLock| lock.unlock_unchanged(self.domain);
+        let give_back = |(lock, word): HeldNode<'_>| lock.unlock_unchanged(self.domain, word);
         let unlinked = self.unlinked.get();
         match self.further.split_last() {
             None => {
@@ -124,7 +138,7 @@ impl<D: Domain> Drop for HeldNodes<'_, D> {
                 }
             }
             Some((last, others)) => {
-                give_back(last);
+                give_back(*last);
                 if !unlinked {
                     others.iter().copied().chain(self.second).for_each(give_back);
                     give_back(self.first);

@@ -21,7 +21,7 @@ impl Pair {
         let words = self.words.each_ref().map(|word| word.load(&self.machine));
         assert_eq!(words[0], words[1]);
         self.words.iter().for_each(|word| word.store_ordered(&self.machine, words[0] + 1));
-        self.lock.unlock(&self.machine);
+        self.lock.unlock(&self.machine, self.lock.read(&self.machine));
     }
 }
 

@@ -210,7 +210,7 @@ fn a_part_that_asks_a_lock_is_not_remembered() {
         walker.domain.note_generation(LockGeneration::of(1));
         let lock = GenerationLock::in_word(word);
         lock.lock(&walker.domain, LockGeneration::of(1));
-        lock.unlock(&walker.domain);
+        lock.unlock(&walker.domain, lock.read(&walker.domain));
         assert!(!walk.keeps());
         walk.end(None);
     }
