@@ -20,6 +20,8 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     ) -> Committed {
         let domain = self.domain();
         let control = leaf.control(domain);
+        // Before the line is flushed: to read it again then waits for the flush.
+        leaf.count_change(domain);
         // I2. Behind the last entry, the slot array may change although it is valid.
         let appends = position + 1 == order.len();
         if leaf.is_ordered(control) && !appends && !domain.commits(mutants::VALID_BIT_NOT_CLEARED) {
@@ -35,7 +37,6 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         domain.flush(leaf.slot_cells());
         // I1: the entry, its key, and the slot array are durable before the bitmap names them.
         let word = self.pool.fence(word);
-        leaf.count_change(domain);
         self.publish(leaf.control_place(), word, self.shape.control_of(order, control))
     }
 
