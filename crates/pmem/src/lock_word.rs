@@ -66,6 +66,13 @@ impl LockWord {
         self.0 & LOCKED != 0 && self.is_current(generation)
     }
 
+    /// Whether the lock is free, whatever the generation: of locks that are free, all but those that a crash left
+    /// locked are. Cheaper than [`is_locked`](Self::is_locked).
+    #[inline(always)]
+    pub fn is_free_for_all(self) -> bool {
+        self.0 & LOCKED == 0
+    }
+
     /// Whether the lock has been taken since the pool was opened. The first to take it in a
     /// generation repairs what a crash may have left behind.
     #[inline(always)]

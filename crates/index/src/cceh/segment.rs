@@ -7,7 +7,7 @@ use lapis_pmem::{
 };
 
 use super::mutants;
-use crate::key::{IndexKey, place_hash};
+use crate::key::{IndexKey, KEY_OF_HASH_ZERO, place_hash};
 use crate::node_size::NodeSizes;
 
 /// Entries in a line.
@@ -112,9 +112,6 @@ impl Prefix {
         vacant::<K>(self.start)
     }
 }
-
-/// The integer whose hash is zero.
-const KEY_OF_HASH_ZERO: u64 = 0x61C8_8646_80B5_83EB;
 
 /// A word for the free slots among hashes that begin as this one does: no key of theirs. The hash of
 /// the integer zero begins with a one. No word of a byte string is zero.

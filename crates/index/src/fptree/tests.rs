@@ -106,7 +106,8 @@ fn neighbours_with_few_entries_become_one_leaf() {
 #[test]
 fn a_tree_rebuilt_by_any_number_of_threads_is_the_same() {
     let mut tree: Ints = create(&with_leaves_of(256));
-    let keys: BTreeMap<u64, u64> = (0..60_000u64).map(|n| (n.hash64(), n.hash64() + 1)).collect();
+    let keys = (0..60_000u64).map(|number| number.to_be_bytes()[..].hash64());
+    let keys: BTreeMap<u64, u64> = keys.map(|key| (key, key + 1)).collect();
     fill(&tree, keys.keys().copied());
     let leaves = tree.leaves().len();
     assert!(leaves > 4096, "too few leaves for several threads: {leaves}");

@@ -85,7 +85,7 @@ fn inner_nodes_that_fill_everywhere_are_seldom_rebuilt() {
     let tree = on_hardware::<u64>(0);
     let keys = 100_000u64;
     for key in 0..keys {
-        let _ = tree.insert(&key.hash64(), key).unwrap();
+        let _ = tree.insert(&key.to_be_bytes()[..].hash64(), key).unwrap();
     }
     let InnerRebuilds { entries_moved, .. } = tree.inner_rebuilds();
     assert!(entries_moved < keys / 2, "{entries_moved}");
@@ -97,7 +97,7 @@ fn depth_grows_with_the_levels_of_inner_nodes() {
     let tree = on_hardware::<u64>(128);
     let mut depths = BTreeMap::new();
     for key in 0..20_000u64 {
-        let _ = tree.insert(&key.hash64(), key).unwrap();
+        let _ = tree.insert(&key.to_be_bytes()[..].hash64(), key).unwrap();
         if key.is_power_of_two() || key == 19_999 {
             depths.insert(key, tree.statistics().mean_depth);
         }
@@ -122,7 +122,7 @@ fn opening_by_one_thread_or_several_builds_the_same() {
     let options = IndexOptions { node_bytes: 128, ..IndexOptions::default() };
     let tree = made::<_, [u8]>(&pool, &options);
     for key in 0..12_000u64 {
-        let _ = tree.insert(&key.hash64().to_be_bytes(), key).unwrap();
+        let _ = tree.insert(&key.to_be_bytes()[..].hash64().to_be_bytes(), key).unwrap();
     }
     let root = tree.root;
     let leaves = audited_blocks(&tree);

@@ -4,7 +4,7 @@ use lapis_pmem::mutants;
 
 mutants! {
     /// The mutants of P-CLHT, and operations in which all show.
-    CATALOGUE: 120 operations;
+    CATALOGUE: 200 operations;
 
     /// The pointer to a new overflow bucket is not persisted.
     // I4.

@@ -1,6 +1,6 @@
 //! From a link to what it refers to.
 
-use super::Pool;
+use super::{MIN_POOL_BYTES, Pool};
 use crate::cell::{Link, Persistent};
 use crate::domain::Domain;
 
@@ -52,11 +52,11 @@ fn holds<T: Persistent>(mapped: usize, link: Link<T>, bytes: usize) -> bool {
     let offset = link.offset() as usize;
     // One comparison, and what is known of a link's lowest bits where it is made leaves no other: how many
     // instructions a search takes decides how many searches' misses a processor can wait for at once.
-    // Offset zero is the header, never a block.
-    let is_block = offset != 0 && offset.is_multiple_of(align_of::<T>());
-    // Offsets have 48 bits: the sum wraps only if there are not so many bytes of memory.
-    let end = offset.wrapping_add(bytes);
-    is_block && end <= mapped && (bytes <= 1 << 48 || end >= bytes)
+    // Offset zero is the header, never a block: one less than it is more than there is. Pools have at least
+    // MIN_POOL_BYTES, so that the difference does not wrap.
+    let fits = bytes <= MIN_POOL_BYTES || bytes <= mapped;
+    let is_inside = offset.wrapping_sub(1) < mapped.wrapping_sub(bytes);
+    fits && is_inside && offset.is_multiple_of(align_of::<T>())
 }
 
 impl<D: Domain> Pool<D> {

@@ -38,7 +38,7 @@ fn recovering_a_header_takes_no_flush_and_no_fence() {
 fn random_inserts_take_about_three_line_flushes_and_two_fences_on_average() {
     const KEYS: u64 = 20_000;
     let index = Counted::new(Wort);
-    let keys: Vec<u64> = (0..KEYS).map(|number| number.hash64()).collect();
+    let keys: Vec<u64> = (0..KEYS).map(|number| number.to_be_bytes()[..].hash64()).collect();
     let costs = keys.iter().map(|key| index.insert(key));
     let counts = costs.fold((0, 0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1));
     let nodes = index.0.statistics().nodes;

@@ -30,7 +30,7 @@ fn ascending_keys_leave_full_nodes() {
 fn filled_at_random_the_default_nodes_reach_the_published_depth_at_128_million_keys() {
     let index = create(WbTree, 0);
     for key in 0..60_000u64 {
-        let _ = index.insert(&key.hash64(), key).unwrap();
+        let _ = index.insert(&key.to_be_bytes()[..].hash64(), key).unwrap();
     }
     let sizes = index.statistics();
     let leaves = sizes.blocks - 2 - sizes.nodes;
