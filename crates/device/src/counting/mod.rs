@@ -16,6 +16,7 @@ pub(crate) mod divider;
 pub(crate) mod hierarchy;
 pub(crate) mod host_processor;
 pub(crate) mod in_flight;
+mod last_flushed;
 pub(crate) mod timing;
 pub(crate) mod timings;
 pub(crate) mod waiting_events;

@@ -37,6 +37,8 @@ pub struct CountsPerOperation {
     pub media_reads: f64,
     /// Misses of the last-level cache.
     pub llc_misses: f64,
+    /// Those of them that a worker waited for although it had flushed the line just before.
+    pub flushed_reads: f64,
 }
 
 impl Section {
@@ -75,6 +77,7 @@ impl Section {
             media_writes: each(self.counts.media_writes),
             media_reads: each(self.counts.media_reads),
             llc_misses: each(self.counts.llc_misses),
+            flushed_reads: each(self.counts.flushed_reads),
         }
     }
 }

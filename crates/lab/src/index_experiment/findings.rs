@@ -1,6 +1,6 @@
 //! The tables and the figure.
 
-use super::{IndexResults, MANY, Operation, Row};
+use super::{Case, IndexResults, MANY, Operation, Row};
 use crate::experiment::table::{Table, decimals};
 use crate::experiment::{Findings, in_order};
 use crate::plot::{Axis, Panel, Plot, Source};
@@ -10,6 +10,8 @@ const TRAFFIC_SECTION: &str = "lapis lab index: traffic";
 
 /// The section that says what modelled operations gain where many are done at once.
 const MANY_SECTION: &str = "lapis lab index: many at once";
+/// Of an operation that reads fewer lines than this that it has just flushed, it is not said.
+const LEAST_FLUSHED_READS: f64 = 0.02;
 
 impl IndexResults {
     /// What the model says of many at once, for each structure that was asked to do both; none if none was.
@@ -119,8 +121,19 @@ impl Findings for IndexResults {
              few; more keys, or --caches-for-keys, count what larger ones do."
                 .to_owned()
         });
+        let flushed_reads: Vec<String> = found()
+            .filter(|(_, found)| found.counts.flushed_reads >= LEAST_FLUSHED_READS)
+            .map(|(row, found)| {
+                let Case { index, operation, .. } = row.case;
+                format!("{index} {operation} {:.2}", found.counts.flushed_reads)
+            })
+            .collect();
+        let flushed_reads = (!flushed_reads.is_empty()).then(|| {
+            let rows = flushed_reads.join(", ");
+            format!("Misses of lines that the operation itself had flushed just before: {rows}.")
+        });
         let notes = std::iter::once(measured).chain(many).chain(modelled);
-        notes.chain(fewer).chain(fits).collect()
+        notes.chain(flushed_reads).chain(fewer).chain(fits).collect()
     }
 
     /// What was modelled. Of measured times it says nothing, so it is the same on every run and

@@ -112,6 +112,7 @@ pub(super) mod tests {
                                 media_writes: 260.0,
                                 media_reads: 4.0,
                                 llc_misses: 2.0,
+                                flushed_reads: 0.0,
                             },
                         }),
                     });

@@ -50,6 +50,9 @@ counts! {
     /// Those of `llc_misses` that went to ordinary memory
     /// ([`touch_dram`](lapis_pmem::Observed::touch_dram)).
     dram_reads,
+    /// Those of `llc_misses` that a worker waited for although it had just flushed the line itself, as one of
+    /// its last eight: on processors whose flushes drop lines, and nobody's need.
+    flushed_reads,
     /// Lines that entered the write pending queue because of a flush.
     wpq_flush,
     /// Lines that entered it non-temporally.
@@ -80,7 +83,8 @@ impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} loads, {} stores, {} locked, {} flushes, {} fences, {} LLC misses, {} WPQ inserts \
+            "{} loads, {} stores, {} locked, {} flushes, {} fences, {} LLC misses ({} of lines \
+             flushed just before), {} WPQ inserts \
              ({} flush, {} non-temporal, {} eviction), {} media writes, {} media reads",
             self.loads,
             self.stores,
@@ -88,6 +92,7 @@ impl fmt::Display for Counts {
             self.flushes,
             self.fences,
             self.llc_misses,
+            self.flushed_reads,
             self.wpq_inserts(),
             self.wpq_flush,
             self.wpq_nontemporal,

@@ -26,6 +26,7 @@ use crate::counting::hierarchy::{
     DRAM_FIRST_LINE, Evicted, Hierarchy, HierarchyShape, Level, Reach, Shared,
 };
 use crate::counting::in_flight::InFlight;
+use crate::counting::last_flushed::LastFlushed;
 use crate::counting::timing::{TimingShape, Way};
 use crate::counting::timings::Timings;
 use crate::counting::waiting_events::{self, Waiting, WaitingEvents, What};
@@ -62,6 +63,7 @@ pub(crate) struct Counters {
     caches: Hierarchy,
     /// Lines that have left the caches and are not at their modules yet.
     in_flight: InFlight,
+    last_flushed: LastFlushed,
     buffer: XpBuffer,
     timing: Timings,
     /// Events that have come and are still to be done.
@@ -94,6 +96,7 @@ impl Counters {
             combining: vec![None; 256],
             caches: Hierarchy::new(shape.caches),
             in_flight: InFlight::new(shape.xp_buffer.lines_in_flight, shape.xp_buffer.seed),
+            last_flushed: LastFlushed::default(),
             buffer,
             timing: Timings::new(shape.timing, others, modules, lines_per_unit),
             waiting: WaitingEvents::new(),
@@ -352,6 +355,7 @@ impl Counters {
         let place = self.buffer.place(line);
         let fetched = self.buffer.read(place);
         if access.waits() {
+            self.counts.flushed_reads += u64::from(self.last_flushed.holds(worker, line));
             self.timing.load_missing(worker, place, fetched);
             0
         } else if access.writes() {
@@ -455,6 +459,7 @@ impl Counters {
     #[inline]
     fn flush_line(&mut self, worker: u8, line: u32) {
         self.counts.flushes += 1;
+        self.last_flushed.push(worker, line);
         self.timing.flush_issued(worker);
         if self.caches.flush(line) {
             self.insert(worker, line, Way::Flush);
@@ -466,6 +471,7 @@ impl Counters {
     #[inline]
     fn flush_shared(&mut self, worker: u8, line: u32, dirty: Option<bool>) {
         self.counts.flushes += 1;
+        self.last_flushed.push(worker, line);
         self.timing.flush_issued(worker);
         if self.caches.flush_shared(line, dirty) {
             self.insert(worker, line, Way::Flush);

@@ -3,9 +3,13 @@ use crate::counting::cache::CacheShape;
 use crate::counting::timing::Picoseconds;
 
 fn counters() -> Counters {
+    counters_that(true)
+}
+
+/// Whether flushes keep lines in the caches.
+fn counters_that(flush_keeps_line: bool) -> Counters {
     let level = |lines| CacheShape { capacity_bytes: lines * LINE_BYTES, ways: lines };
-    let caches =
-        HierarchyShape { l1: level(2), l2: level(4), l3: level(8), flush_keeps_line: true };
+    let caches = HierarchyShape { l1: level(2), l2: level(4), l3: level(8), flush_keeps_line };
     let machine = MachineShape::default();
     let xp_buffer =
         XpBufferShape { eager_permille: 1000, own_writes_permille: 0, ..machine.xp_buffer };
@@ -125,6 +129,38 @@ fn a_flushed_line_stays_cached() {
     counters.flush(0, 0, 8);
     counters.load(0, 0);
     assert_eq!(counters.counts().llc_misses, 1);
+}
+
+#[test]
+fn who_reads_a_line_that_it_has_just_flushed_is_counted_where_flushes_drop_lines() {
+    let reads_after = |keeps, between: &dyn Fn(&mut Counters)| {
+        let mut counters = counters_that(keeps);
+        counters.store(0, 0);
+        counters.flush(0, 0, 8);
+        between(&mut counters);
+        counters.load(0, 8);
+        counters.load(0, 8);
+        counters.counts().flushed_reads
+    };
+    assert_eq!(reads_after(false, &|_| ()), 1);
+    assert_eq!(reads_after(false, &|counters| counters.fence(0)), 1);
+    assert_eq!(reads_after(true, &|_| ()), 0);
+    // It does not wait for the line then.
+    assert_eq!(reads_after(false, &|counters| counters.store(0, 0)), 0);
+    assert_eq!(reads_after(false, &|counters| counters.prefetch(0, 0)), 0);
+    let flush =
+        |counters: &mut Counters, lines| (1..=lines).for_each(|at| counters.flush(0, at * 64, 8));
+    assert_eq!(reads_after(false, &|counters| flush(counters, 7)), 1);
+    assert_eq!(reads_after(false, &|counters| flush(counters, 8)), 0, "that is long ago");
+}
+
+#[test]
+fn who_reads_what_another_worker_has_flushed_could_not_have_read_it_before() {
+    let mut counters = counters_that(false);
+    counters.store(0, 0);
+    counters.flush(0, 0, 8);
+    counters.load(1, 0);
+    assert_eq!((counters.counts().llc_misses, counters.counts().flushed_reads), (2, 0));
 }
 
 #[test]
