@@ -97,12 +97,14 @@ impl GenerationLock {
     }
 
     /// Replaces the payload while the lock is held, by one ordered store that shares its order
-    /// with other stores to the line (rule R2 of [`crate::domain`]).
+    /// with other stores to the line (rule R2 of [`crate::domain`]). The word as it is then.
     #[inline(always)]
-    pub fn set_payload<D: Domain>(&self, domain: &D, payload: u8) {
+    pub fn set_payload<D: Domain>(&self, domain: &D, payload: u8) -> LockWord {
         let held = self.0.load(domain);
         debug_assert!(held & LOCKED != 0, "the payload changes under the lock only");
-        self.0.store_ordered(domain, (held & !PAYLOAD_MASK) | (u64::from(payload & 0x7F) << 1));
+        let word = (held & !PAYLOAD_MASK) | (u64::from(payload & 0x7F) << 1);
+        self.0.store_ordered(domain, word);
+        LockWord(word)
     }
 
     /// Replaces the payload by one ordered store, as [`GenerationLock::set_payload`] does, which
@@ -132,6 +134,7 @@ impl GenerationLock {
     /// a flush of its line takes as long as the flush, and on a device whose flushes drop lines it is a miss.
     #[inline(always)]
     pub fn unlock<D: Domain>(&self, domain: &D, held: LockWord) {
+        debug_assert!(self.may_be::<D>(held), "the word that is given back is not what it is");
         self.0.store_ordered(domain, held.counted().0 & !LOCKED);
         domain.lock_released(&self.0);
     }
@@ -140,9 +143,16 @@ impl GenerationLock {
     /// [`GenerationLock::unlock`].
     #[inline(always)]
     pub fn unlock_unchanged<D: Domain>(&self, domain: &D, held: LockWord) {
+        debug_assert!(self.may_be::<D>(held), "the word that is given back is not what it is");
         debug_assert!(held.0 & LOCKED != 0, "unlocked a lock that is not held");
         self.0.store_ordered(domain, held.0 & !LOCKED);
         domain.lock_released(&self.0);
+    }
+
+    /// Whether the word is `held`, where its holder sees what memory has: not on a machine with store buffers of its own.
+    fn may_be<D: Domain>(&self, held: LockWord) -> bool {
+        let is = || self.0.atomic().load(core::sync::atomic::Ordering::Relaxed) == held.0;
+        D::DETERMINISTIC || cfg!(loom) || is()
     }
 }
 

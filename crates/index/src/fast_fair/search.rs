@@ -1,11 +1,11 @@
 //! Searches without locks: one node ([`FastFair::probe`]), and the way down the tree.
 
 use lapis_blocks::interleave::Turn;
-use lapis_pmem::{Domain, Link, persist_before_answer};
+use lapis_pmem::{Domain, LINE_BYTES, Link, persist_before_answer};
 
 use super::FastFair;
 use super::mutants;
-use super::node::{Found, LEFTWARD, Node, NodeHeader, SiblingWord};
+use super::node::{ENTRY_BYTES, Found, LEFTWARD, Node, NodeHeader, SiblingWord};
 use crate::key::IndexKey;
 
 /// What a lock-free look at a node gave.
@@ -302,7 +302,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     #[inline(always)]
     pub(super) fn arrive(&self, link: Link<NodeHeader>) -> Node<'_> {
         let node = self.node(link);
-        for line in node.slots[2..].chunks(4) {
+        for line in node.slots[2..].chunks(LINE_BYTES / ENTRY_BYTES) {
             self.domain().prefetch(line.as_ptr().cast());
         }
         node

@@ -1,16 +1,19 @@
 //! The writes within one node, all under its lock: shifts (FAST), truncation, and the repair of
 //! what a crash left.
 
-use lapis_pmem::{Committed, Domain};
+use lapis_pmem::{Committed, Domain, LockWord};
 
 use super::mutants;
 use super::node::{LEFTWARD, Node, RIGHTWARD, begins_line, straddles};
 
 impl Node<'_> {
-    /// Tells lock-free readers which way entries are about to move, before any of them does.
-    fn face<D: Domain>(&self, domain: &D, direction: u8) {
-        if self.header.lock.read(domain).payload() != direction {
-            self.header.lock.set_payload(domain, direction);
+    /// Tells lock-free readers which way entries are about to move, before any of them does. The word of
+    /// the lock then, which its holder gives back from: its line may be flushed before that.
+    fn face<D: Domain>(&self, domain: &D, direction: u8) -> LockWord {
+        let word = self.header.lock.read(domain);
+        match word.payload() == direction {
+            true => word,
+            false => self.header.lock.set_payload(domain, direction),
         }
     }
 
@@ -30,7 +33,8 @@ impl Node<'_> {
     /// `unfenced`: the key's block has been flushed and not yet fenced.
     ///
     /// One flush and one fence per line from that of `position` to that of slot `count`; one more
-    /// fence if `unfenced` and only one line is touched.
+    /// fence if `unfenced` and only one line is touched. Beside what is durable, the word to give the lock
+    /// back from.
     pub(super) fn insert_at<D: Domain>(
         &self,
         domain: &D,
@@ -38,8 +42,8 @@ impl Node<'_> {
         count: usize,
         (key, value): (u64, u64),
         mut unfenced: bool,
-    ) -> Committed {
-        self.face(domain, RIGHTWARD);
+    ) -> (Committed, LockWord) {
+        let held = self.face(domain, RIGHTWARD);
         for slot in (position..count).rev() {
             let (from, to) = (&self.slots[slot], &self.slots[slot + 1]);
             // I2: the key first makes slot + 1 a duplicate, so that its value does not count.
@@ -86,18 +90,24 @@ impl Node<'_> {
             entry.key.store_ordered(domain, key);
         }
         domain.flush(&entry.key);
-        Committed::after_fence(domain)
+        (Committed::after_fence(domain), held)
     }
 
     /// Takes the entry at `position` out of a clean node with `count` entries. One flush and one
-    /// fence per line from that of `position` to that of slot `count - 1`.
+    /// fence per line from that of `position` to that of slot `count - 1`. Returns what
+    /// [`insert_at`](Self::insert_at) does.
     pub(super) fn remove_at<D: Domain>(
         &self,
         domain: &D,
         position: usize,
         count: usize,
-    ) -> Committed {
-        self.face(domain, LEFTWARD);
+    ) -> (Committed, LockWord) {
+        let held = self.face(domain, LEFTWARD);
+        (self.take_out(domain, position, count), held)
+    }
+
+    #[inline(always)]
+    fn take_out<D: Domain>(&self, domain: &D, position: usize, count: usize) -> Committed {
         let entry = &self.slots[position];
         if count == 1 {
             self.set_hidden(domain, true);
@@ -185,7 +195,7 @@ impl Node<'_> {
     /// A crash in here leaves a state of the same kinds, so repair can be repeated: the stores are
     /// those of a truncation and of a removal after its commit.
     pub(super) fn repair<D: Domain>(&self, domain: &D, below_sibling: impl Fn(u64) -> bool) {
-        self.face(domain, LEFTWARD);
+        let _: LockWord = self.face(domain, LEFTWARD);
         let slots = self.slots;
         let key = |slot: usize| slots[slot].key.load(domain);
         let mut count = 1;

@@ -34,8 +34,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 Outcome { previous: None, committed: Committed::nothing_to_do() }
             }
             Some(found) => {
-                let committed = node.remove_at(domain, found.slot, count);
-                self.release_changed(node);
+                let (committed, held) = node.remove_at(domain, found.slot, count);
+                self.release_from(node, held);
                 K::retire_word(&self.pool, found.key, committed, &guard);
                 Outcome { previous: Some(found.value), committed }
             }
@@ -127,7 +127,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
         let remove_separator = || {
             if let Some(slot) = above.separator {
-                let _: Committed = above.node.remove_at(domain, slot, above.node.count(domain));
+                let _: (Committed, _) =
+                    above.node.remove_at(domain, slot, above.node.count(domain));
             }
         };
         let is_late = domain.commits(mutants::MERGE_NOT_ATOMIC);

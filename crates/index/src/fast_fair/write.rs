@@ -1,6 +1,6 @@
 //! Insertion and update, splits (FAIR), and the way of a separator into the parent.
 
-use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, Owned};
+use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, LockWord, Owned};
 
 use super::FastFair;
 use super::mutants;
@@ -54,8 +54,13 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// Gives back the lock of a node that was changed, durably.
     #[inline(always)]
     pub(super) fn release_changed(&self, node: Node<'_>) {
-        let lock = &node.header.lock;
-        lock.unlock(self.domain(), lock.read(self.domain()));
+        self.release_from(node, node.header.lock.read(self.domain()));
+    }
+
+    /// The same of a lock whose word is `held`.
+    #[inline(always)]
+    pub(super) fn release_from(&self, node: Node<'_>, held: LockWord) {
+        node.header.lock.unlock(self.domain(), held);
     }
 
     /// Finds and locks the node of `level` that covers `key`. None if the tree is not that high.
@@ -130,6 +135,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let (domain, node) = (self.domain(), place.node);
         if let Some(found) = place.found.filter(|found| key.cmp_word(&self.pool, found.key).is_eq())
         {
+            // Before the flush, which may be of the line of the lock.
+            let held = node.header.lock.read(domain);
             let committed = if matches!(change, Change::Insert(_)) {
                 Committed::nothing_to_do()
             } else {
@@ -141,7 +148,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 }
                 visible.persist()
             };
-            self.release(node);
+            node.header.lock.unlock_unchanged(domain, held);
             return Ok((Outcome { previous: Some(found.value), committed }, None));
         }
         if matches!(change, Change::Update(_)) {
@@ -153,8 +160,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let word = key.make_word(&self.pool)?;
         let entry = (word.bits(), value);
         let (committed, fresh) = if count < node.slots.len() {
-            let committed = node.insert_at(domain, place.position(), count, entry, !K::INLINE);
-            self.release_changed(node);
+            let position = place.position();
+            let (committed, held) = node.insert_at(domain, position, count, entry, !K::INLINE);
+            self.release_from(node, held);
             (committed, None)
         } else {
             let (committed, fresh) = self.split(node, place.position(), entry, Some(key))?;
@@ -233,11 +241,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             node.truncate(domain, middle, count);
             // Whichever node the entry goes to, the insertion's fence comes before both locks are
             // given back, and completes the truncation too.
-            if position <= middle {
+            let (committed, _) = if position <= middle {
                 node.insert_at(domain, position, middle, entry, false)
             } else {
                 fresh.insert_at(domain, position - first, entries.len(), entry, false)
-            }
+            };
+            committed
         };
         self.release_changed(fresh);
         self.release_changed(node);
@@ -322,8 +331,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             let count = parent.count(domain);
             let entry = (child.low(domain), child.link.bits());
             if count < parent.slots.len() {
-                let _: Committed = parent.insert_at(domain, place.position(), count, entry, false);
-                self.release_changed(parent);
+                let (_, held) = parent.insert_at(domain, place.position(), count, entry, false);
+                self.release_from(parent, held);
                 return Ok(None);
             }
             let split = self.split(parent, place.position(), entry, None);
