@@ -68,6 +68,7 @@ fn store_all<'a, D: Domain>(
 ) -> Option<Flushed<'a>> {
     let mut all: Option<Flushed<'a>> = None;
     for (index, entry) in entries.iter().enumerate() {
+        let _mutant = all.is_some().then(|| domain.omitting(mutants::ENTRIES_FLUSHED_IN_PART));
         let next = (&raw const *entry).wrapping_add(1);
         if next.addr().is_multiple_of(LINE_BYTES) || index + 1 == entries.len() {
             let line = entry.publish(domain, word_of(index)).flush();

@@ -306,6 +306,8 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             // With a directory of many lines.
             Run::drained("cceh:crowded").of(48).crowded(),
             Run { drains: true, ..Run::byte_strings("cceh:drained-bytes").of(80).filled() },
+            // Changes of the directory replace entries in several lines.
+            Run::large("cceh:wide", 320).crowded(),
             // One of the two first segments is about to be split.
             Run::large("cceh:in-use", 2728).as_in_use(),
         ],

@@ -20,6 +20,11 @@ mutants! {
     // I5.
     UNFLUSHED_ENTRIES = "cceh/unflushed-entries" => at("index/src/cceh/directory.rs, carry_out");
 
+    /// Of the entries of the directory that a split or merge has replaced, those of one line are flushed.
+    // I5.
+    ENTRIES_FLUSHED_IN_PART = "cceh/entries-flushed-in-part" =>
+        at("index/src/cceh/directory.rs, store_all").in_runs(&["cceh:wide"]);
+
     /// A directory of another size takes the place of the old one before it is durable.
     // I1.
     UNFLUSHED_DIRECTORY = "cceh/unflushed-directory" =>

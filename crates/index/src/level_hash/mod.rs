@@ -289,7 +289,13 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::integers("level-hash:u64").of(320),
             Run::byte_strings("level-hash:bytes").of(320),
         ],
-        histories: &[("level-hash:growing", History::GrownTable(10))],
+        histories: &[
+            ("level-hash:growing", History::GrownTable(10)),
+            // For either key room has to be made, and in different groups.
+            ("level-hash:moving", History::TwoInserts(67, 78)),
+            // The next slot of the first one's second group is that of the other's first.
+            ("level-hash:sharing", History::TwoInserts(9, 12)),
+        ],
         persist_points: (300, 2),
         rate_operations: 60,
     },

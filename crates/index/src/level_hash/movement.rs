@@ -23,7 +23,7 @@ pub(super) enum Room<'a, D: Domain> {
 /// An entry that can be moved, with the locks that takes beside those of who needs the room.
 pub(super) struct Movement<'a, D: Domain> {
     pub(super) source: (Link<Bucket>, usize),
-    target: (&'a Bucket, usize),
+    pub(super) target: (&'a Bucket, usize),
     group: Option<HeldLock<'a, D>>,
     _structure: HeldLock<'a, D>,
 }

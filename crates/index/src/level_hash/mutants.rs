@@ -26,6 +26,15 @@ mutants! {
     MOVED_BEFORE_COPIED = "level-hash/moved-before-copied" =>
         at("index/src/level_hash/movement.rs, make_room");
 
+    /// An entry is put into a bucket of its second group, which is not locked.
+    SECOND_UNLOCKED = "level-hash/second-unlocked" =>
+        at("index/src/level_hash/write.rs, add").in_runs(&["level-hash:sharing"]);
+
+    /// Another entry may be moved while it is not durable that the one before has left its slot.
+    // I3.
+    MOVING_UNLOCKED_EARLY = "level-hash/moving-unlocked-early" =>
+        at("index/src/level_hash/write.rs, add").in_runs(&["level-hash:moving"]);
+
     /// A new top level is published without the bottom level that goes with it.
     // I1.
     TOP_WITHOUT_BOTTOM = "level-hash/top-without-bottom" =>

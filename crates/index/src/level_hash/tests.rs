@@ -245,3 +245,51 @@ fn more_entries_than_any_table_holds_are_a_bad_option() {
         assert!(matches!(refused, Err(IndexError::BadOption { .. })), "{refused:?}");
     }
 }
+
+/// The table before a history of two inserts, and their keys.
+fn before_two_inserts(name: &str) -> (Numbers, [u64; 2]) {
+    let histories = DECLARATION.exploration.histories;
+    let Some((_, History::TwoInserts(before, other))) = histories.iter().find(|it| it.0 == name)
+    else {
+        panic!("{name} is no history of two inserts");
+    };
+    let index = made::<u64>(DECLARATION.exploration.options.expected_entries);
+    for key in 0..*before {
+        let _ = index.insert(&key, 1).unwrap();
+    }
+    (index, [*before, *other])
+}
+
+#[test]
+fn in_the_history_of_movements_two_entries_are_moved_under_different_locks() {
+    let (index, keys) = before_two_inserts("level-hash:moving");
+    let levels = index.levels();
+    let group_of = |bucket: &Bucket| {
+        let is_it = |link| std::ptr::eq(index.bucket(link), bucket);
+        let top = (0..levels.top.len()).find(|&at| is_it(levels.top.at(at))).map(|at| at >> 1);
+        top.or_else(|| (0..levels.bottom.len()).find(|&at| is_it(levels.bottom.at(at)))).unwrap()
+    };
+    let groups = keys.map(|key| {
+        let hashes = Hashes::of(&key);
+        let held = index.lock(hashes, true);
+        assert!(index.free_slot(levels, hashes).is_none(), "{key}");
+        let Room::By(movement) = index.find_movable(hashes, &held) else { panic!("{key}") };
+        let target = group_of(movement.target.0);
+        drop(movement);
+        held.leave_unchanged();
+        let [first, second] = hashes.0.map(|hash| levels.group_of(hash));
+        [first, second, target]
+    });
+    assert!(groups[0].iter().all(|group| !groups[1].contains(group)), "{groups:?}");
+}
+
+#[test]
+fn in_the_history_of_a_shared_bucket_both_keys_go_into_the_same_slot() {
+    let (index, keys) = before_two_inserts("level-hash:sharing");
+    let slots = keys.map(|key| {
+        let place = index.free_slot(index.levels(), Hashes::of(&key)).unwrap();
+        ((&raw const *place.bucket).addr(), place.slot, place.hash)
+    });
+    assert_eq!((slots[0].0, slots[0].1), (slots[1].0, slots[1].1));
+    assert_eq!(slots.map(|slot| slot.2), [1, 0], "the one by its second hash");
+}

@@ -109,7 +109,8 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
     ) -> Result<Outcome, Unmade> {
         let mut free = self.free_slot(held.levels, hashes);
         // Without room in its four buckets it takes both locks to make some.
-        if !held.covers(free.as_ref().map_or(1, |place| place.hash)) {
+        let is_covered = held.covers(free.as_ref().map_or(1, |place| place.hash));
+        if !is_covered && !self.domain().commits(mutants::SECOND_UNLOCKED) {
             if !self.try_lock_second(&mut held) {
                 held.leave_unchanged();
                 return Err(Unmade::WithBoth);
@@ -129,8 +130,11 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
                     let word = word(&self.pool)?;
                     let room = self.make_room(&movement, &held);
                     let (bucket, slot) = room.ok_or(Unmade::Full(held.levels))?;
-                    // I3: before the lock for moving is given back.
-                    held.persist(self.fill(bucket, slot, word, value))
+                    let visible = self.fill(bucket, slot, word, value);
+                    // I3: the lock for moving is given back after this.
+                    let early = self.domain().commits(mutants::MOVING_UNLOCKED_EARLY);
+                    let _moving = (!early).then_some(movement);
+                    held.persist(visible)
                 }
                 Room::Busy => return Err(Unmade::Busy),
                 Room::None => return Err(Unmade::Full(held.levels)),

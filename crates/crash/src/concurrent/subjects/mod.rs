@@ -30,6 +30,7 @@ pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
         History::UnlinkedAbove(entries) => unlinked_node::unlinked_above(entries),
         History::NodeBehind(capacity) => divided_node::node_behind(capacity),
         History::GrownTable(before) => grown_table::grown_table(before),
+        History::TwoInserts(before, other) => grown_table::two_inserts(before, other),
         History::MergedNode(capacity) => merged_node::merged_node(capacity),
         History::DividedNode(capacity) => divided_node::divided_node(capacity),
         History::JoinedNode(capacity) => divided_node::joined_node(capacity),
