@@ -177,8 +177,9 @@ fn bytes_after(rounds: usize, changes: usize) -> u64 {
     for _ in 0..rounds {
         let mut child = child_that("changes", directory.path());
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let changed = lines.map_while(Result::ok).filter(|line| line.ends_with(" done"));
-        assert_eq!(changed.take(changes).count(), changes, "the child ended early");
+        let mut changed = lines.map_while(Result::ok).filter(|line| line.ends_with(" done"));
+        // The child must not find its output closed before it is killed.
+        assert_eq!(changed.by_ref().take(changes).count(), changes, "the child ended early");
         child.kill().unwrap();
         child.wait().unwrap();
     }
