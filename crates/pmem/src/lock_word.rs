@@ -66,10 +66,10 @@ impl LockWord {
         self.0 & LOCKED != 0 && self.is_current(generation)
     }
 
-    /// Whether the lock is free, whatever the generation: of locks that are free, all but those that a crash left
-    /// locked are. Cheaper than [`is_locked`](Self::is_locked).
+    /// Whether the lock is free in every generation. Cheaper than [`is_locked`](Self::is_locked); false, too, of locks
+    /// that a crash has left locked and nobody has taken since.
     #[inline(always)]
-    pub fn is_free_for_all(self) -> bool {
+    pub fn is_free_in_every_generation(self) -> bool {
         self.0 & LOCKED == 0
     }
 

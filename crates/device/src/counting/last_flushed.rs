@@ -1,6 +1,7 @@
 //! The lines that each worker has flushed last.
 
-/// So many of each worker's: more than most operations flush, too few to have left the caches for want of room.
+/// So many of each worker's. Most operations flush fewer, so some are of operations before; all would still be in a
+/// cache had they not been flushed.
 const LINES: usize = 8;
 /// No line.
 const NONE: u32 = u32::MAX;

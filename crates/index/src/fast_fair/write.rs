@@ -241,12 +241,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             node.truncate(domain, middle, count);
             // Whichever node the entry goes to, the insertion's fence comes before both locks are
             // given back, and completes the truncation too.
-            let (committed, _) = if position <= middle {
+            let inserted = if position <= middle {
                 node.insert_at(domain, position, middle, entry, false)
             } else {
                 fresh.insert_at(domain, position - first, entries.len(), entry, false)
             };
-            committed
+            inserted.0
         };
         self.release_changed(fresh);
         self.release_changed(node);

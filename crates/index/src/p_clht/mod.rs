@@ -21,8 +21,9 @@
 //!
 //! The lock of a chain is that of its first bucket; in the others the word only says which slots
 //! are occupied. `words[0]` of the root is the lock for growing, `words[1]` counts overflow buckets.
-//! The word that refers to the table has `n` besides (`hash_table/table.rs`). Chain `i` holds the keys the upper `n` bits of whose
-//! (rotated) hash are `i`, or lie within the unit of bucket `i`. Any key word and any value can be stored.
+//! The word that refers to the table has `n` besides (`hash_table/table.rs`). Chain `i` holds the keys the upper
+//! `n` bits of whose hash (`key.rs`, `place_hash`) are `i`, or lie within the unit of bucket `i`. Any key word and any
+//! value can be stored.
 //!
 //! # Invariants, at every instant a crash may come
 //!

@@ -66,7 +66,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         if let Some(slot) = look.head.find_in(look.word, &self.pool, key, tag) {
             let value = look.head.entries[slot].value.load_acquire(self.domain());
             let unchanged = look.head.lock.reread(self.domain()) == look.word;
-            if unchanged && look.word.is_free_for_all() && self.table() == look.table {
+            if unchanged && look.word.is_free_in_every_generation() && self.table() == look.table {
                 return Some(value);
             }
         }

@@ -37,7 +37,7 @@ pub struct CountsPerOperation {
     pub media_reads: f64,
     /// Misses of the last-level cache.
     pub llc_misses: f64,
-    /// Those of them that a worker waited for although it had flushed the line just before.
+    /// Those of them whose line the worker had just flushed itself ([`Counts::flushed_reads`]).
     pub flushed_reads: f64,
 }
 

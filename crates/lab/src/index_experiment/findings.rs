@@ -10,7 +10,7 @@ const TRAFFIC_SECTION: &str = "lapis lab index: traffic";
 
 /// The section that says what modelled operations gain where many are done at once.
 const MANY_SECTION: &str = "lapis lab index: many at once";
-/// Of an operation that reads fewer lines than this that it has just flushed, it is not said.
+/// Fewer misses of lines that were just flushed than this are not mentioned.
 const LEAST_FLUSHED_READS: f64 = 0.02;
 
 impl IndexResults {
@@ -130,7 +130,7 @@ impl Findings for IndexResults {
             .collect();
         let flushed_reads = (!flushed_reads.is_empty()).then(|| {
             let rows = flushed_reads.join(", ");
-            format!("Misses of lines that the operation itself had flushed just before: {rows}.")
+            format!("Misses of lines that the same worker had just flushed: {rows}.")
         });
         let notes = std::iter::once(measured).chain(many).chain(modelled);
         notes.chain(flushed_reads).chain(fewer).chain(fits).collect()

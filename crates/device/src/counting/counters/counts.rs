@@ -50,8 +50,8 @@ counts! {
     /// Those of `llc_misses` that went to ordinary memory
     /// ([`touch_dram`](lapis_pmem::Observed::touch_dram)).
     dram_reads,
-    /// Those of `llc_misses` that a worker waited for although it had just flushed the line itself, as one of
-    /// its last eight: on processors whose flushes drop lines, and nobody's need.
+    /// Those of `llc_misses` that a worker waited for and whose line was among the last eight that it had flushed
+    /// itself, perhaps in an operation before. None on processors whose flushes keep lines.
     flushed_reads,
     /// Lines that entered the write pending queue because of a flush.
     wpq_flush,
@@ -84,7 +84,7 @@ impl fmt::Display for Counts {
         write!(
             f,
             "{} loads, {} stores, {} locked, {} flushes, {} fences, {} LLC misses ({} of lines \
-             flushed just before), {} WPQ inserts \
+             just flushed), {} WPQ inserts \
              ({} flush, {} non-temporal, {} eviction), {} media writes, {} media reads",
             self.loads,
             self.stores,

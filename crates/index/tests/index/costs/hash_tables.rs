@@ -55,18 +55,3 @@ fn a_change_of_a_present_key_costs_one_flush_and_one_fence() {
         assert_eq!([index.update(&1), index.put(&1), index.remove(&1)], [(1, 1); 3], "{kind}");
     }
 }
-
-/// On the modelled machine flushes drop lines, so that such a read is a miss.
-#[test]
-fn an_insert_reads_no_line_that_it_has_flushed() {
-    for kind in HASH_TABLES {
-        let index = made_for::<u64>(kind, 50_000);
-        let flushed_reads = || index.0.pool().domain().counts().flushed_reads;
-        let before = flushed_reads();
-        for key in (0..500u64).map(|number| number.to_be_bytes()[..].hash64()) {
-            let _ = index.insert(&key);
-        }
-        // Neighbours of those before it are few in so large a table.
-        assert!(flushed_reads() - before < 5, "{kind}: {}", flushed_reads() - before);
-    }
-}
