@@ -4,9 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use lapis_device::{
-    CrashCause, CrashPoint, CrashPoints, CrashStates, Image, ImageBudget, PowerFailDomain,
-};
+use lapis_device::{CrashCause, CrashPoint, CrashStates, Image, ImageBudget};
 
 use crate::coverage::Coverage;
 use crate::erased::{AnySubject, hash_of};
@@ -17,7 +15,7 @@ use crate::options::ExploreOptions;
 use crate::oracle::Failure;
 use crate::report::{ExploreReport, PointOutcomes, Violation};
 use crate::reuse::{Proof, Question, Reuse};
-use crate::run::Run;
+use crate::run::{RecordError, Run};
 use crate::spread::Spread;
 use crate::strategy::Candidates;
 use crate::structure::Progress;
@@ -41,10 +39,23 @@ pub(crate) fn explore_once(
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
     let started = Instant::now();
-    let run = Run::record(subject, options)?;
-    let first_operation = options.first_operation.max(subject.first_operation());
+    let run = match Run::record(subject, options) {
+        Err(RecordError::FirstCut(replay)) => {
+            let cut_in = options.cut_in;
+            let kept =
+                |number: &usize| options.keep.as_ref().is_none_or(|keep| keep.contains(number));
+            let keep = Some((1..=cut_in).filter(kept).collect());
+            let options =
+                ExploreOptions { keep, cut_in: 0, replay: Some(replay), ..options.clone() };
+            return explore_once(subject, &options, progress);
+        }
+        run => run?,
+    };
+    let from_subject = options.first_operation.max(subject.first_operation());
+    // Second crashes of the run before are those in the recovery from its first.
+    let first_operation = from_subject.max(usize::from(run.first_cut.is_some()));
     let spread = Spread::of(&run, first_operation, options);
-    let options = &spread.within(options);
+    let options = &ExploreOptions { first_operation, ..spread.within(options) };
     let (images, points, stop) = Default::default();
     let violations = FirstViolations::new(options.violation_limit);
     let shared = Shared { options, spread, images, points, violations, stop, progress };
@@ -101,11 +112,8 @@ fn walk(
     let coverage = Coverage::none_of(|file| subject.owns_source(file));
     let (options, mut found) =
         (shared.options, ExploreReport { coverage, ..ExploreReport::default() });
-    let mut checker = ImageChecker::new(subject, &run.base, options)?;
-    let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
-    if options.every_store {
-        points = points.at_every_store();
-    }
+    let mut checker = run.checker(subject, options)?;
+    let mut points = run.crash_points(options);
     let mut states = HashSet::new();
     let mut markers = Markers::default();
     let walks = if options.remember_walks { subject.walk_memory() } else { None };
@@ -127,7 +135,7 @@ fn walk(
             continue;
         }
         let begun = markers.begun.map_or(0, |begun| run.number(begun));
-        if begun < options.first_operation.max(subject.first_operation()) {
+        if begun < options.first_operation {
             continue;
         }
         if shared.stop.load(Ordering::Relaxed)

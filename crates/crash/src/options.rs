@@ -17,6 +17,9 @@ pub struct ExploreOptions {
     pub seed: u64,
     /// Only these of the operations, by number from 1 on, in ascending order.
     pub keep: Option<Vec<usize>>,
+    /// Cut the power in this operation first, at a crash point and with an image that the seed determines, and let what is
+    /// explored begin with what that leaves; 0: in none, and neither in one that is not kept.
+    pub cut_in: usize,
     /// Cut the power only from this operation on; 0 is the creation.
     pub first_operation: usize,
     /// Indexes have so many keys beforehand, and the power is cut in what comes after; 0 as each run says.
@@ -84,6 +87,7 @@ impl Default for ExploreOptions {
             ops: 300,
             seed: 1,
             keep: None,
+            cut_in: 0,
             first_operation: 0,
             filled: 0,
             long_runs: false,
@@ -139,6 +143,11 @@ impl ExploreOptions {
             let numbers = join(keep.iter().map(ToString::to_string).collect());
             format!(" --keep {}", if keep.is_empty() { "-" } else { &numbers })
         });
+        let is_kept = self.keep.as_ref().is_none_or(|keep| keep.contains(&self.cut_in));
+        let cut_in = match self.cut_in {
+            number @ 1.. if is_kept => format!(" --cut-in {number}"),
+            _ => String::new(),
+        };
         let optimisations = match self.optimisations {
             Optimisations::AS_BUILT => String::new(),
             others => format!(" --optimisations {others}"),
@@ -151,7 +160,7 @@ impl ExploreOptions {
         let without = self.suppress.map_or(String::new(), |point| format!(" --without '{point}'"));
         let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.0));
         format!(
-            "lapis crash {subject} --ops {} --seed {}{filled}{keep}{without}{mutant}{optimisations}{every_store} --at {position} \
+            "lapis crash {subject} --ops {} --seed {}{filled}{cut_in}{keep}{without}{mutant}{optimisations}{every_store} --at {position} \
              --image {image}",
             self.ops, self.seed,
         )

@@ -384,7 +384,7 @@ pub fn subject_performance<S: Subject>(
     let options = ExploreOptions { ops, seed, ..ExploreOptions::default() };
     let run = Run::record(subject, &options)?;
     let kinds = run.operation_kinds();
-    let recorded = RecordedTrace::of_run(run.trace, &run.base);
+    let recorded = RecordedTrace::of_run(run.trace, &run.base.memory);
     let report = performance_bugs(&recorded, &|number| kind_of(&kinds, number));
     Ok(PerformanceReport { subject: subject.name().to_owned(), ..report })
 }

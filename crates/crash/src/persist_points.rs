@@ -7,11 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lapis_device::{CrashPoints, Image, ImageBudget, PersistPoint, PowerFailDomain};
+use lapis_device::{Image, ImageBudget, PersistPoint};
 
 use crate::erased::AnySubject;
 use crate::explore::explore_any;
-use crate::image_check::{FirstCrash, ImageChecker};
+use crate::image_check::FirstCrash;
 use crate::markers::Markers;
 use crate::options::ExploreOptions;
 use crate::report::PersistPointRow;
@@ -107,7 +107,7 @@ impl Trials<'_> {
         let run = Run::record(subject, &ExploreOptions { suppress: None, ..options.clone() })?;
         let own = run.points.iter().copied().filter(|point| subject.owns_source(point.file));
         let in_run: BTreeSet<_> = own.collect();
-        let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
+        let mut points = run.crash_points(&options);
         let crash_points = std::iter::from_fn(|| points.advance()).count();
         self.crash_points.insert(id, crash_points as u64);
         let recoveries = Recoveries::of(subject, run, &options)?;
@@ -189,8 +189,8 @@ impl Recoveries {
         let options =
             ExploreOptions { strategy: Strategy::Sampled, suppress: None, ..options.clone() };
         let in_run: BTreeSet<_> = run.points.iter().copied().collect();
-        let mut checker = ImageChecker::new(subject, &run.base, &options)?;
-        let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
+        let mut checker = run.checker(subject, &options)?;
+        let mut points = run.crash_points(&options);
         let mut markers = Markers::default();
         let mut passing: BTreeMap<PersistPoint, BTreeMap<usize, Vec<Image>>> = BTreeMap::new();
         let mut passed_before = BTreeMap::new();
@@ -238,8 +238,8 @@ impl Recoveries {
         let Some(positions) = self.passing.get(&point) else { return Ok(()) };
         let run = &self.run;
         for round in 0..ROUNDS {
-            let mut checker = ImageChecker::new(subject, &run.base, options)?;
-            let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
+            let mut checker = run.checker(subject, options)?;
+            let mut points = run.crash_points(options);
             let mut markers = Markers::default();
             while let Some(point) = points.advance() {
                 checker.bring_up_to_date(&points).map_err(|e| e.to_string())?;

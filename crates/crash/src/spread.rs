@@ -1,6 +1,6 @@
 //! A number of images, spread over the crash points of a run.
 
-use lapis_device::{CrashPoints, PowerFailDomain};
+use lapis_device::CrashPoints;
 
 use crate::options::ExploreOptions;
 use crate::run::Run;
@@ -23,11 +23,8 @@ impl Spread {
         if options.spread_images == 0 || options.replay.is_some() {
             return Self { stride: 1, per_point: u64::MAX };
         }
-        let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
-        if options.every_store {
-            points = points.at_every_store();
-        }
-        Self::behind(points, run.begin_of(first_operation), options.spread_images)
+        let begin = run.begin_of(first_operation);
+        Self::behind(run.crash_points(options), begin, options.spread_images)
     }
 
     /// So many images over those behind the first `begin` events.

@@ -1,6 +1,6 @@
 //! What a structure under test keeps its state on.
 
-use lapis_device::{Modelled, ModelledSsd, SsdConfig};
+use lapis_device::{Modelled, ModelledSsd, SsdConfig, SsdContents};
 use lapis_pmem::{BlockOperation, Pool, Region};
 
 use crate::erased::AnySubject;
@@ -51,13 +51,43 @@ pub(crate) fn attach(machine: &Modelled, blocks: &[u64]) -> Result<Vec<ModelledS
     blocks.iter().map(device).collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
-/// Gives fresh memory what it holds before a subject is created: `base`, of which what lies outside of the subject's
-/// range is zero, as the memory is.
-pub(crate) fn hold_before(subject: &dyn AnySubject, region: &Region, base: &[u8]) {
-    let range = subject.prior_range();
-    let held = &base[range.clone()];
-    // SAFETY: freshly mapped, as long as `base`, and not used by anybody yet.
-    unsafe { region.base().add(range.start).copy_from_nonoverlapping(held.as_ptr(), held.len()) };
+/// What memory and block devices hold before something happens.
+#[derive(Clone, Debug)]
+pub(crate) struct Contents {
+    pub(crate) memory: Vec<u8>,
+    /// Those of each device; none if they are new.
+    pub(crate) devices: Vec<SsdContents>,
+}
+
+/// What is not laid on fresh memory where it is zero.
+const PIECE_BYTES: usize = 4096;
+
+impl Contents {
+    /// Before a subject creates its structure.
+    pub(crate) fn before_creation(subject: &dyn AnySubject) -> Self {
+        let mut memory = vec![0; subject.created_bytes()];
+        memory[subject.prior_range()].fill(subject.prior_contents());
+        Self { memory, devices: Vec::new() }
+    }
+
+    /// Gives them to fresh memory, which is zero.
+    pub(crate) fn lay_on(&self, region: &Region) {
+        assert!(self.memory.len() <= region.mapped_bytes(), "there is not so much memory");
+        for (number, piece) in self.memory.chunks(PIECE_BYTES).enumerate() {
+            if piece.iter().any(|&byte| byte != 0) {
+                // SAFETY: freshly mapped, at least as long as `memory`, and not used by anybody yet.
+                unsafe {
+                    let at = region.base().add(number * PIECE_BYTES);
+                    at.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
+                }
+            }
+        }
+    }
+
+    /// Gives them to block devices, if they are not new.
+    pub(crate) fn hold(&self, devices: &[ModelledSsd]) {
+        devices.iter().zip(&self.devices).for_each(|(device, held)| device.hold(held));
+    }
 }
 
 /// From here on devices grow to so many blocks at most.

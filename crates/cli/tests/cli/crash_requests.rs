@@ -81,6 +81,15 @@ fn keys_beforehand_are_of_indexes() {
 }
 
 #[test]
+fn a_power_cut_that_the_run_begins_with_is_in_one_of_its_operations() {
+    refused(&["wort", "--ops", "30", "--cut-in", "31"], "there is no operation 31");
+    refused(&["wort", "--cut-in", "0"], "0 is not in 1..");
+    refused(&["wort", "--cut-in", "3", "--workers", "2"], "cannot be used with");
+    let said = run(["crash", "wort:u64", "--ops", "30", "--cut-in", "12"]).good_text();
+    assert!(said.lines().last().unwrap().starts_with("no violation; "), "{said}");
+}
+
+#[test]
 fn structures_that_there_was_no_time_for_are_no_success_in_the_last_line() {
     let said = run(["crash", "--all", "--budget", "1ms"]).good_text();
     let last = said.lines().last().unwrap();

@@ -18,10 +18,10 @@ pub(crate) use self::expectation::{Expectation, Known, Recovered};
 pub(crate) use self::guarded::{be_quiet, guarded};
 use self::recovery::{Extent, Scratch, recover};
 pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};
-pub(crate) use self::second_crash::{FirstCrash, SecondCrash};
+pub(crate) use self::second_crash::{FirstCrash, SecondCrash, shown};
 use crate::erased::AnySubject;
 use crate::options::ExploreOptions;
-use crate::storage::{attach, hold_before, limit};
+use crate::storage::{Contents, attach, limit};
 use crate::strategy::Strategy;
 use crate::subject::WalkMemory;
 
@@ -43,15 +43,16 @@ pub(crate) struct ImageChecker {
 }
 
 impl ImageChecker {
-    /// A machine whose memory holds `base`.
+    /// A machine whose memory and block devices hold `base`.
     pub(crate) fn new(
         subject: &dyn AnySubject,
-        base: &[u8],
+        base: &Contents,
         options: &ExploreOptions,
     ) -> Result<Self, String> {
         let reserve_bytes = subject.pool_bytes();
-        let region = Region::anonymous(base.len(), reserve_bytes).map_err(|e| e.to_string())?;
-        hold_before(subject, &region, base);
+        let region =
+            Region::anonymous(base.memory.len(), reserve_bytes).map_err(|e| e.to_string())?;
+        base.lay_on(&region);
         let watching = options.strategy == Strategy::Pruned;
         let light = Modelled::over(&region, options.on(Config { watching, ..Config::tracking() }));
         let recording = Modelled::over(&region, options.on(Config::tracking_and_tracing()));
@@ -59,6 +60,7 @@ impl ImageChecker {
         let (devices, recording_devices) = (attach(&light, &blocks)?, attach(&recording, &blocks)?);
         for devices in [&devices, &recording_devices] {
             limit(devices, &subject.most_blocks(true));
+            base.hold(devices);
         }
         // That the devices are there is nothing that a recovery does.
         recording.take_trace();
@@ -91,6 +93,15 @@ impl ImageChecker {
         states.apply_to_devices(image, &self.devices);
         states.apply_to_devices(image, &self.recording_devices);
         states.apply(image, &mut self.region)
+    }
+
+    /// What they hold now, of which nothing was checked yet.
+    pub(crate) fn contents(&self) -> Contents {
+        let region = &self.region;
+        // SAFETY: mapped, and only the caller uses the region.
+        let memory = unsafe { std::slice::from_raw_parts(region.base(), region.mapped_bytes()) };
+        let devices = self.devices.iter().map(ModelledSsd::contents).collect();
+        Contents { memory: memory.to_vec(), devices }
     }
 
     /// Takes it back.

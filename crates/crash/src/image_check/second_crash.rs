@@ -14,6 +14,7 @@ use super::{ImageChecker, read_line};
 use crate::erased::{AnyState, AnySubject, AnyValue};
 use crate::oracle::Failure;
 use crate::spread::Spread;
+use crate::storage::Contents;
 use crate::subject::Kills;
 
 /// What happened before a recovery during which the power is cut.
@@ -29,7 +30,7 @@ pub(crate) enum FirstCrash<'t> {
         /// Events of it that happened.
         position: usize,
         /// What the memory held before.
-        base: &'t [u8],
+        base: &'t Contents,
     },
 }
 
@@ -138,7 +139,7 @@ impl ImageChecker {
                 let mut from_start =
                     Self::new(subject, base, options).map_err(|what| Failure::Open { what })?;
                 from_start.region.grow_to(grown).map_err(region_failure)?;
-                let points = CrashPoints::new(&trace, base, PowerFailDomain::AdrPortable);
+                let points = CrashPoints::new(&trace, &base.memory, PowerFailDomain::AdrPortable);
                 from_start.follow(subject, points, &trace, position, &course, seed, budget)?
             }
         };
@@ -215,7 +216,7 @@ impl ImageChecker {
 }
 
 /// The choices of an image for a sentence: a recovery that zeroes a segment has thousands of lines.
-fn shown(choices: &[u32]) -> String {
+pub(crate) fn shown(choices: &[u32]) -> String {
     const MOST: usize = 12;
     let first: Vec<String> = choices.iter().take(MOST).map(u32::to_string).collect();
     let first = first.join(",");

@@ -10,9 +10,12 @@ use crate::concurrent::{
     ConcurrentOptions, MOST_PLANNED_SCHEDULES, PLANNED_WORKERS, explore_structure_concurrently,
 };
 use crate::options::ExploreOptions;
+use crate::report::ExploreReport;
 use crate::stop_flag::StopFlag;
 use crate::strategy::Strategy;
-use crate::structure::{CrashError, Progress, Structure, explore_structure, is_history};
+use crate::structure::{
+    CrashError, Progress, Structure, explore_after_cuts, explore_structure, is_history,
+};
 
 use super::{MutantEntry, catalogue, concurrent_catalogue};
 
@@ -33,6 +36,11 @@ pub struct MutantBudget {
     /// [`ExploreOptions::spread_images`] of a structure as it is. A mutant that such a run does not kill is explored once
     /// more with all images.
     pub spread_images: u64,
+    /// [`ExploreOptions::spread_images`] of each run that begins with a power cut ([`ExploreOptions::cut_in`]), from
+    /// [`SEEDS_WITH_CUTS`] seeds for a mutant that no other run kills.
+    pub images_after_cut: u64,
+    /// Whether structures as they are are tried in such runs, too.
+    pub cuts_unmutated: bool,
     /// Runs that are [`LONGER`] times as long, with [`IMAGES_OF_LONGER`] images each, from seed 1 on, before that: what is
     /// wrong may show in a state that short runs do not come to.
     pub longer_seeds: u64,
@@ -42,6 +50,9 @@ pub struct MutantBudget {
 const LONGER: usize = 5;
 /// [`ExploreOptions::spread_images`] of the longer runs.
 const IMAGES_OF_LONGER: u64 = 20;
+
+/// Of so many seeds a mutant that is hard to kill is tried in runs that begin with a power cut.
+pub const SEEDS_WITH_CUTS: u64 = 8;
 
 /// Workers of the histories that mutants are tried with besides the strategies.
 pub const WORKERS: usize = 3;
@@ -58,6 +69,8 @@ impl Default for MutantBudget {
             crash_in_recovery_every: 256,
             schedules: 20,
             spread_images: 1000,
+            images_after_cut: 100,
+            cuts_unmutated: true,
             longer_seeds: 8,
         }
     }
@@ -73,6 +86,8 @@ impl MutantBudget {
             crash_in_recovery_every: 1024,
             schedules: 0,
             spread_images: 1000,
+            images_after_cut: 20,
+            cuts_unmutated: false,
             longer_seeds: 0,
         }
     }
@@ -199,6 +214,17 @@ struct Job {
     stop: StopFlag,
 }
 
+/// [`explore_structure`] or [`explore_after_cuts`].
+type Explore = fn(
+    Structure,
+    Option<&str>,
+    &ExploreOptions,
+    &Progress<'_>,
+) -> Result<ExploreReport, CrashError>;
+
+/// By what, from which seeds, so many operations with so many images.
+type Pass = (Explore, std::ops::RangeInclusive<u64>, usize, u64);
+
 #[derive(Default)]
 struct Outcome {
     images: u64,
@@ -230,17 +256,23 @@ impl Job {
     }
 
     /// A few images all over the run of every seed and every subject; a mutant that is still alive then, fewer over
-    /// longer runs, then all. Ends at the first violation.
+    /// longer runs, then all. Then a few over runs that begin with a power cut. Ends at the first violation.
     fn run_by(&self, strategy: Strategy, budget: MutantBudget, outcome: &mut Outcome) {
         let ops = self.structure.mutants().ops;
-        let longer = 1..=budget.longer_seeds;
-        let passes = [
-            (self.seeds.clone(), ops, budget.spread_images),
-            (longer, ops * LONGER, IMAGES_OF_LONGER),
-            (self.seeds.clone(), ops, 0),
-        ];
-        let count = if self.entry.is_some() { passes.len() } else { 1 };
-        for pass in passes.into_iter().take(count) {
+        let (seeds, images) = (|| self.seeds.clone(), budget.images_after_cut);
+        let mut passes: Vec<Pass> = vec![(explore_structure, seeds(), ops, budget.spread_images)];
+        match self.entry {
+            None if budget.cuts_unmutated => {
+                passes.push((explore_after_cuts, seeds(), ops, images));
+            }
+            None => {}
+            Some(_) => passes.extend([
+                (explore_structure, 1..=budget.longer_seeds, ops * LONGER, IMAGES_OF_LONGER),
+                (explore_structure as Explore, seeds(), ops, 0),
+                (explore_after_cuts, 1..=SEEDS_WITH_CUTS, ops, images),
+            ] as [Pass; 3]),
+        }
+        for pass in passes {
             self.run_spread(strategy, budget, pass, outcome);
             if !outcome.violations.is_empty() {
                 return;
@@ -252,7 +284,7 @@ impl Job {
         &self,
         strategy: Strategy,
         budget: MutantBudget,
-        (seeds, ops, spread_images): (std::ops::RangeInclusive<u64>, usize, u64),
+        (explore, seeds, ops, spread_images): Pass,
         outcome: &mut Outcome,
     ) {
         let named = self.entry.map_or(&[][..], |entry| entry.subjects);
@@ -275,7 +307,7 @@ impl Job {
                     spread_images,
                     ..ExploreOptions::default()
                 };
-                let found = explore_structure(self.structure, Some(subject), &options, &|_| {});
+                let found = explore(self.structure, Some(subject), &options, &|_| {});
                 outcome.add(found.map(|report| {
                     (report.images, report.violations.into_iter().next().map(|it| it.what))
                 }));

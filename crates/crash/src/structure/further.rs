@@ -19,10 +19,18 @@ const CANDIDATES: u64 = 16;
 const MOST_FRUITLESS: u32 = 4;
 /// Every other one has so many times the operations.
 const LONGER: usize = 4;
+/// In so many operations of a run the power is cut first; what follows runs without crashes, which is cheap.
+const CUTS: usize = 24;
+/// So many of them are explored whatever they come to, and so many at most.
+const CUTS_EXPLORED: std::ops::RangeInclusive<usize> = 3..=8;
+/// Images spread over what comes after a first power cut, unless a run has fewer.
+const IMAGES_AFTER_CUT: u64 = 500;
 
 /// [`explore_structure`], and then what it has missed. Operations of further seeds, and those of an index built with
 /// none or all of the amplification study's optimisations, are run without crashes; where one passes a flush or fence,
-/// or leads to an event, that was never passed, the power is cut in that operation. After this come whole runs of further seeds until there are `least_images`. Ends with the first violation.
+/// or leads to an event, that was never passed, the power is cut in that operation. If there are to be
+/// `least_images`, then come runs that begin with a power cut ([`ExploreOptions::cut_in`]), and whole runs of further
+/// seeds until there are so many. Ends with the first violation.
 ///
 /// # Errors
 /// As for [`explore_structure`].
@@ -63,6 +71,16 @@ pub fn explore_further(
             }
         }
     }
+    if total.violations.is_empty() && !total.stopped && least_images > 0 {
+        let few = match options.spread_images {
+            0 => IMAGES_AFTER_CUT,
+            images => images.min(IMAGES_AFTER_CUT),
+        };
+        let options = ExploreOptions { spread_images: few, ..options.clone() };
+        let before = total.images;
+        let progress = |images| progress(before + images);
+        total.add(explore_after_cuts(structure, only, &options, &progress)?);
+    }
     let mut seed = options.seed.wrapping_add(CANDIDATES);
     while total.violations.is_empty() && !total.stopped && total.images < least_images {
         seed = seed.wrapping_add(1);
@@ -73,6 +91,49 @@ pub fn explore_further(
         total.further_runs += 1;
         if total.images == before {
             break;
+        }
+    }
+    Ok(total)
+}
+
+/// Runs that begin with a power cut in one of the longest operations: some, and those that pass, or come to, what a run
+/// from the creation on does not, such as repairs by whoever changes something next. Ends with the first violation.
+///
+/// # Errors
+/// As for [`explore_structure`].
+pub(crate) fn explore_after_cuts(
+    structure: Structure,
+    only: Option<&str>,
+    options: &ExploreOptions,
+    progress: &Progress<'_>,
+) -> Result<ExploreReport, CrashError> {
+    let mut total = ExploreReport::default();
+    for subject in &subjects_of(structure, only, options)? {
+        let run = Run::record(&**subject, options).map_err(failed(&**subject))?;
+        let mut explored = 0;
+        for cut_in in run.longest_operations(CUTS) {
+            if total.stopped || !total.violations.is_empty() {
+                return Ok(total);
+            }
+            let before = total.images;
+            let options = ExploreOptions { cut_in, ..options.clone() };
+            let is_explored = explored < *CUTS_EXPLORED.start()
+                || match Run::record(&**subject, &options) {
+                    Ok(after) => after.adds_to(&run),
+                    Err(_) => true,
+                };
+            if !is_explored {
+                continue;
+            }
+            explored += 1;
+            if explored > *CUTS_EXPLORED.end() {
+                break;
+            }
+            let progress = |images| progress(before + images);
+            total.add(
+                explore_and_tell(&**subject, &options, &progress).map_err(failed(&**subject))?,
+            );
+            total.further_runs += 1;
         }
     }
     Ok(total)

@@ -17,6 +17,7 @@ mod logs;
 mod pages;
 mod runs;
 
+pub(crate) use further::explore_after_cuts;
 pub use further::explore_further;
 pub(crate) use logs::subject as log_subject;
 pub(crate) use runs::each_run;

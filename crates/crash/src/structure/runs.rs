@@ -12,9 +12,9 @@ use crate::persist_points::persist_points_of;
 use crate::report::{ExploreReport, PersistPointRow};
 use crate::run::Run;
 
-pub(super) fn failed(subject: &dyn AnySubject) -> impl FnOnce(String) -> CrashError {
+pub(super) fn failed<E: Into<String>>(subject: &dyn AnySubject) -> impl FnOnce(E) -> CrashError {
     let structure = subject.name();
-    move |what| CrashError::Failed { structure, what }
+    move |what| CrashError::Failed { structure, what: what.into() }
 }
 
 impl Structure {
@@ -58,9 +58,11 @@ pub fn explore_structure(
         if total.stopped {
             break;
         }
-        if let Some(keep) = &options.keep {
+        let cut_in = (options.cut_in > 0).then_some(options.cut_in);
+        let named: Vec<_> = options.keep.iter().flatten().copied().chain(cut_in).collect();
+        if !named.is_empty() {
             let planned = subject.operations(options.ops, options.seed).len();
-            CrashError::check_kept(keep, planned)?;
+            CrashError::check_kept(&named, planned)?;
         }
         let base = total.images;
         let progress = |images| progress(base + images);
@@ -132,7 +134,7 @@ pub(crate) fn each_run(
     for subject in subjects_of(structure, only, &options)? {
         let run = Run::record(&*subject, &options).map_err(failed(&*subject))?;
         let kinds = run.operation_kinds();
-        let recorded = RecordedTrace::of_run(run.trace, &run.base);
+        let recorded = RecordedTrace::of_run(run.trace, &run.base.memory);
         visit(SubjectRun { subject: subject.name(), recorded, kinds });
     }
     Ok(())

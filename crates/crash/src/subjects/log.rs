@@ -65,6 +65,10 @@ impl<L: Log<Modelled>> LogSubject<L> {
         self.layout.bytes - 128
     }
 
+    fn live(&self, log: L) -> LiveLog<L> {
+        LiveLog { log, room_bytes: self.room_bytes(), was_refused: false }
+    }
+
     fn growing_operations(count: usize, seed: u64) -> Vec<LogOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
         let append = |random: &mut SmallRng, bytes: Range<usize>| LogOperation::Append {
@@ -100,11 +104,26 @@ impl<L: Log<Modelled>> LogSubject<L> {
 #[derive(Debug)]
 pub struct LiveLog<L> {
     log: L,
+    /// Bytes of entries that there surely is room for.
+    room_bytes: usize,
+    was_refused: bool,
 }
 
 impl<L> LiveLog<L> {
     pub(crate) fn log(&self) -> &L {
         &self.log
+    }
+}
+
+impl<L: Log<Modelled>> LiveLog<L> {
+    /// Whether there may be no room for more entries of so many bytes in all. The operations are drawn up so that there
+    /// is; after a power cut in a truncation there may be more entries than were reckoned with.
+    fn may_be_full(&self, needed_bytes: usize) -> Result<bool, String> {
+        let mut used_bytes = 0;
+        for entry in self.log.entries() {
+            used_bytes += most_bytes(entry.map_err(text)?.1.len());
+        }
+        Ok(used_bytes > 0 && used_bytes + needed_bytes > self.room_bytes)
     }
 }
 
@@ -268,13 +287,14 @@ impl<L: Log<Modelled> + 'static> Subject for LogSubject<L> {
 
     fn create(&self, storage: Storage) -> Result<LiveLog<L>, String> {
         let pool = Arc::new(storage.into_pool());
-        Ok(LiveLog { log: L::create_named(&pool, ROOT, L::options(self.layout)).map_err(text)? })
+        let log = L::create_named(&pool, ROOT, L::options(self.layout)).map_err(text)?;
+        Ok(self.live(log))
     }
 
     fn open(&self, storage: Storage) -> Result<Option<LiveLog<L>>, String> {
         let pool = storage.into_pool();
         let Some(root) = pool.root::<L::Root>(ROOT) else { return Ok(None) };
-        Ok(Some(LiveLog { log: L::open(Arc::new(pool), root).map_err(text)? }))
+        Ok(Some(self.live(L::open(Arc::new(pool), root).map_err(text)?)))
     }
 
     fn initial(&self) -> LogState {
@@ -317,7 +337,20 @@ impl<L: Log<Modelled>> Live<LogOperation, LogState> for LiveLog<L> {
                 self.log.truncate(Position::from_number(up_to)).map(|_| ())
             }
         };
-        done.map_err(text)
+        let needed = match operation {
+            LogOperation::Append { bytes, .. } => most_bytes(*bytes),
+            LogOperation::AppendBatch(entries) => entries.iter().map(|it| most_bytes(it.0)).sum(),
+            LogOperation::KeepNewest(_) => 0,
+        };
+        self.was_refused = match done {
+            Err(LogError::NoRoom { .. }) if self.may_be_full(needed)? => true,
+            done => done.map(|()| false).map_err(text)?,
+        };
+        Ok(())
+    }
+
+    fn was_refused(&self) -> bool {
+        self.was_refused
     }
 
     fn observe(&self) -> Result<LogState, String> {

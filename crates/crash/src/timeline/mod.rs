@@ -8,10 +8,10 @@ mod line_history;
 mod page;
 mod text;
 
-use lapis_device::{CrashPoints, Event, Marker, PowerFailDomain};
+use lapis_device::{Event, Marker};
 
 use crate::erased::AnySubject;
-use crate::image_check::ImageChecker;
+use crate::image_check::shown;
 use crate::markers::Markers;
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
@@ -32,11 +32,8 @@ pub(crate) fn draw(
 ) -> Result<Shrunk, String> {
     let options = ExploreOptions { strategy: Strategy::Pruned, ..options.clone() };
     let run = Run::record(subject, &options)?;
-    let mut checker = ImageChecker::new(subject, &run.base, &options)?;
-    let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
-    if options.every_store {
-        points = points.at_every_store();
-    }
+    let mut checker = run.checker(subject, &options)?;
+    let mut points = run.crash_points(&options);
     let mut markers = Markers::default();
     let point = loop {
         let point = points.advance().ok_or("there is no such crash point")?;
@@ -88,16 +85,9 @@ pub(crate) fn draw(
         place,
         cut: None,
     });
-    let kept = run.numbers.iter().zip(&run.operations);
     Ok(Shrunk {
         subject: subject.name().to_owned(),
-        operations: kept
-            .map(|(&number, operation)| KeptOperation {
-                number,
-                worker: None,
-                what: format!("{operation:?}"),
-            })
-            .collect(),
+        operations: kept_operations(&run),
         lines,
         timeline,
         clause: clause(&violation.failure).to_owned(),
@@ -113,9 +103,30 @@ pub(crate) fn draw(
     })
 }
 
+/// Those before a first power cut, too.
+fn kept_operations(run: &Run) -> Vec<KeptOperation> {
+    let kept = |number, what| KeptOperation { number, worker: None, what };
+    let mut operations = Vec::new();
+    if let Some(cut) = &run.first_cut {
+        let before = cut.operations.iter();
+        operations
+            .extend(before.map(|(number, operation)| kept(*number, format!("{operation:?}"))));
+        if let Some(last) = operations.last_mut() {
+            let (position, image) = (cut.position, shown(cut.image.choices()));
+            last.what += &format!("; the power is cut after {position} events, image {image}");
+        }
+    }
+    let after = run.numbers.iter().zip(&run.operations);
+    operations.extend(after.map(|(&number, operation)| kept(number, format!("{operation:?}"))));
+    operations
+}
+
 fn operation_name(run: &Run, number: u32) -> String {
     match (number as usize).checked_sub(1) {
-        None => "the creation".to_owned(),
+        None => match run.first_cut.as_ref().and_then(|cut| cut.operations.last()) {
+            Some((number, _)) => format!("the opening after a power cut in operation {number}"),
+            None => "the creation".to_owned(),
+        },
         Some(index) => match run.operations.get(index) {
             Some(operation) => format!("operation {}: {operation:?}", run.numbers[index]),
             None => "the clean shutdown".to_owned(),

@@ -63,6 +63,12 @@ mutants! {
         at("index/src/fast_fair/unlink.rs, unlink_below")
         .in_runs(&["fast-fair:emptying"]);
 
+    /// Of what a split had not emptied when the power was cut, the next writer flushes the first line only.
+    // I4, I5.
+    REPAIR_FLUSHED_IN_PART = "fast-fair/repair-flushed-in-part" =>
+        at("index/src/fast_fair/shift.rs, repair")
+        .in_runs(&["fast-fair:drained"]);
+
     /// Of a new node the first 256 bytes are flushed: all of it while nodes are as small as in most explorations.
     // I1.
     NODE_FLUSHED_IN_PART = "fast-fair/node-flushed-in-part" =>

@@ -210,7 +210,12 @@ impl Node<'_> {
             self.clear(domain, count, last + 1);
             // Alone, this thread could leave the fence to its next operation; but another thread
             // may unlink the sibling before that, and then the stale entries would count again.
-            domain.persist(&slots[count..=last]);
+            let end = if domain.commits(mutants::REPAIR_FLUSHED_IN_PART) {
+                (count..last).find(|&slot| begins_line(domain, slot + 1)).unwrap_or(last)
+            } else {
+                last
+            };
+            domain.persist(&slots[count..=end]);
         }
         if self.sibling(domain).is_hidden() {
             domain.happens("repair of a hidden first entry");

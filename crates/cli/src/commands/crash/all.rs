@@ -25,7 +25,7 @@ const SAMPLES_PER_CRASH_POINT: u32 = 16;
 pub struct Arguments {
     /// Explore every structure, 120 operations from each seed
     #[arg(long, conflicts_with_all = ["structure", "mutants", "ops", "images", "strategy",
-          "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at",
+          "cut_in", "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at",
           "workers", "record", "performance", "trace"])]
     pub all: bool,
     /// How long, all structures together: a number and ms, s, m or h. Exceeded at most by what one

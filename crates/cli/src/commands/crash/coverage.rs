@@ -24,7 +24,7 @@ const IMAGES: u64 = 3000;
 pub struct Arguments {
     /// List what of every structure is never passed, in runs of the default length and further ones
     #[arg(long, group = "tables", conflicts_with_all = ["mutants", "all", "structure", "ops", "seed",
-          "images", "filled", "strategy", "every_store", "optimisations", "whole_check_every", "keep", "without",
+          "images", "filled", "cut_in", "strategy", "every_store", "optimisations", "whole_check_every", "keep", "without",
           "no_shrink", "html", "persist_points", "at", "workers", "record", "performance", "trace"])]
     pub coverage: bool,
 }

@@ -123,6 +123,11 @@ pub struct Arguments {
     #[arg(long, value_name = "KEYS", conflicts_with_all = ["workers", "persist_points"],
           value_parser = clap::value_parser!(u64).range(1..=MOST_KEYS))]
     filled: Option<u64>,
+    /// Cut the power in this operation first, at a moment and with an image that the seed determines, and explore the
+    /// operations after it, which begin with what that left
+    #[arg(long, value_name = "OPERATION", conflicts_with_all = ["workers", "persist_points"],
+          value_parser = clap::value_parser!(u32).range(1..))]
+    cut_in: Option<u32>,
     /// How images are chosen: `pruned` to those that recovery can tell apart by what it reads,
     /// `exhaustive` (up to 4096 at each crash point), or `sampled`
     #[arg(long, value_name = "STRATEGY", default_value = Strategy::default().name(),
@@ -307,6 +312,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         mutant: arguments.mutants.mutant,
         keep: arguments.keep.clone().map(|numbers| numbers.0),
         filled: arguments.filled.unwrap_or(0),
+        cut_in: arguments.cut_in.map_or(0, |number| number as usize),
         long_runs: !arguments.persist_points,
         stop: stop::on_signals(),
         ..ExploreOptions::default()
@@ -373,6 +379,7 @@ fn is_asked_for_exactly(arguments: &Arguments) -> bool {
         || arguments.keep.is_some()
         || arguments.without.is_some()
         || arguments.at.is_some()
+        || arguments.cut_in.is_some()
         || arguments.every_store
 }
 

@@ -26,7 +26,7 @@ const COMMAND: &str = "lapis crash --mutants";
 pub struct Arguments {
     /// Commit each known error on purpose and see whether it is found
     #[arg(long, group = "tables", conflicts_with_all = ["structure", "ops", "seed", "images", "strategy",
-          "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at", "workers",
+          "cut_in", "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at", "workers",
           "record", "performance", "trace"])]
     pub mutants: bool,
     /// Only the mutants of this structure

@@ -21,7 +21,7 @@ const COMMAND: &str = "lapis crash --rates";
 pub struct Arguments {
     /// Measure how many images per second of one core are recovered and checked
     #[arg(long, group = "tables", conflicts_with_all = ["mutants", "all", "structure", "ops", "seed",
-          "images", "strategy", "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink",
+          "images", "strategy", "cut_in", "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink",
           "html", "persist_points", "at", "threads", "workers", "record", "performance", "trace"])]
     pub rates: bool,
     /// Only the rows whose name contains this

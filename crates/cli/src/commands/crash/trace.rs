@@ -23,7 +23,7 @@ const IMAGES: u64 = 1000;
 #[derive(Debug, Args)]
 pub struct TraceArguments {
     /// Check this recorded trace instead of a structure
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "persist_points", "record", "every_store", "optimisations",
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "persist_points", "record", "cut_in", "every_store", "optimisations",
           "keep", "without", "ops", "strategy", "whole_check_every", "workers"])]
     pub trace: Option<PathBuf>,
     /// Run CMD on crash images of the trace, the path of each as its last argument; exit code 0
@@ -41,12 +41,12 @@ pub struct TraceArguments {
     pub durable_on_end: Option<Policy>,
     /// Save the trace of one run of the structure, without cutting the power
     #[arg(long, value_name = "FILE", conflicts_with_all = ["persist_points", "performance", "at",
-          "images", "strategy", "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink",
+          "images", "strategy", "cut_in", "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink",
           "html", "threads", "workers"])]
     pub record: Option<PathBuf>,
     /// Look for wasted flushes and fences, without cutting the power
     #[arg(long, conflicts_with_all = ["persist_points", "recover", "at", "images", "strategy",
-          "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink", "html", "threads",
+          "cut_in", "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink", "html", "threads",
           "workers"])]
     pub performance: bool,
 }

@@ -1,0 +1,165 @@
+//! A power cut after which a run goes on.
+//!
+//! What is half done when the power is cut need not be made right by the recovery: often the next writer who comes there
+//! does that. If it is not done durably, that may show only much later, after another power cut and in a state that it
+//! takes many operations to come to. So there are runs that begin with what a power cut has left.
+
+use lapis_device::{Image, ImageBudget};
+
+use super::Run;
+use super::record::{Numbered, RecordError};
+use crate::erased::{AnyState, AnySubject, hash_of};
+use crate::markers::Markers;
+use crate::options::{ExploreOptions, Replay};
+use crate::storage::Contents;
+
+/// Random images among those that are chosen from, besides the extremes.
+const SAMPLES: u32 = 8;
+
+/// A power cut in an operation, and the operations before.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstCut {
+    /// What was done before, by number; the last is the operation in flight.
+    pub(crate) operations: Numbered,
+    /// The events before it.
+    pub(crate) position: usize,
+    /// What it made of each uncertain line.
+    pub(crate) image: Image,
+    /// What there may be after it.
+    allowed: Vec<AnyState>,
+}
+
+impl FirstCut {
+    pub(super) fn allows(&self, state: &AnyState) -> bool {
+        self.allowed.contains(state)
+    }
+}
+
+impl Run {
+    /// Cuts the power at one of the crash points in the last operation or just after it, and leaves one of its images;
+    /// which, the seed determines.
+    pub(super) fn cut_in_the_last(
+        self,
+        subject: &dyn AnySubject,
+        options: &ExploreOptions,
+    ) -> Result<(FirstCut, Contents), RecordError> {
+        let last = self.operations.len() as u32;
+        let choice = hash_of(&(options.seed, options.cut_in)) as usize;
+        let mut positions = Vec::new();
+        let (mut points, mut markers) = (self.crash_points(options), Markers::default());
+        while let Some(point) = points.advance() {
+            markers.read(&self.trace.events, point.position);
+            positions.extend((markers.begun == Some(last)).then_some(point.position));
+        }
+        let Some(&position) = positions.get(choice % positions.len().max(1)) else {
+            let number = options.cut_in;
+            return Err(format!("the power cannot be cut in operation {number}").into());
+        };
+
+        let mut checker = self.checker(subject, options)?;
+        let (mut points, mut markers) = (self.crash_points(options), Markers::default());
+        loop {
+            let point =
+                points.advance().ok_or_else(|| "there is no such crash point".to_owned())?;
+            checker.bring_up_to_date(&points).map_err(|e| e.to_string())?;
+            let storage_bytes = self.storage_bytes(point.position);
+            checker.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
+            markers.read(&self.trace.events, point.position);
+            if point.position == position {
+                break;
+            }
+        }
+        let states = points.states();
+        let budget = ImageBudget { exhaustive_limit: 0, samples: SAMPLES, seed: choice as u64 };
+        let mut images: Vec<Image> = states.sampled_images(budget).collect();
+        let image = images.swap_remove(choice / positions.len() % images.len());
+        checker.apply(&states, &image).map_err(|e| e.to_string())?;
+        let left = checker.contents();
+        let expectation = markers.expectation(&self);
+        let seed = markers.check_seed(options);
+        if checker.check(subject, expectation, seed, 1).is_err() {
+            let image = Some(image.choices().to_vec());
+            return Err(RecordError::FirstCut(Replay { position, image }));
+        }
+        let allowed = expectation.acknowledged.into_iter().chain(expectation.in_flight);
+        let allowed = allowed.map(|known| known.state.clone()).collect();
+        let operations = self.numbers.into_iter().zip(self.operations).collect();
+        Ok((FirstCut { operations, position, image, allowed }, left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lapis_device::{Event, Marker};
+    use lapis_index::{IndexKind, IndexOptions};
+    use lapis_pmem::Mutant;
+
+    use super::*;
+    use crate::explore::explore_any;
+    use crate::run::Phase;
+    use crate::subjects::IndexSubject;
+
+    fn subject() -> IndexSubject<u64> {
+        IndexSubject::new(IndexKind::Wort, "wort:u64", &["wort"], IndexOptions::default(), 40)
+    }
+
+    fn cut_in(cut_in: usize, seed: u64) -> Run {
+        let options = ExploreOptions { ops: 30, seed, cut_in, ..ExploreOptions::default() };
+        Run::record(&subject(), &options).unwrap()
+    }
+
+    #[test]
+    fn what_follows_begins_with_the_opening_and_with_one_of_the_states_that_the_cut_allows() {
+        let run = cut_in(12, 1);
+        let cut = run.first_cut.as_ref().unwrap();
+        assert_eq!(cut.operations.last().unwrap().0, 12);
+        assert_eq!(run.numbers, (13..=30).collect::<Vec<_>>());
+        assert_eq!(run.phase(1), Phase::Open);
+        assert!(cut.allows(&run.states[0]));
+        let first = &run.trace.events[0];
+        assert!(matches!(first, Event::Marker { marker: Marker::Begin(0), .. }), "{first:?}");
+    }
+
+    #[test]
+    fn the_seed_determines_the_cut() {
+        let of = |seed| {
+            let cut = cut_in(12, seed).first_cut.unwrap();
+            (cut.position, cut.image)
+        };
+        assert_eq!(of(1), of(1));
+        assert!((2..20).any(|seed| of(seed) != of(1)));
+    }
+
+    #[test]
+    fn an_operation_that_is_left_out_is_not_cut() {
+        let keep = Some(vec![1, 2, 3]);
+        let options = ExploreOptions { ops: 30, cut_in: 12, keep, ..ExploreOptions::default() };
+        let run = Run::record(&subject(), &options).unwrap();
+        assert!(run.first_cut.is_none());
+        assert!(!options.replay_command("wort:u64", 1, None).contains("--cut-in"));
+    }
+
+    #[test]
+    fn the_power_is_cut_again_from_the_first_operation_on_and_not_in_the_opening() {
+        let options = ExploreOptions { ops: 30, cut_in: 12, ..ExploreOptions::default() };
+        let report = explore_any(&subject(), &options, &|_| {}).unwrap();
+        assert!(report.violations.is_empty() && report.images > 50, "{report:?}");
+        let run = cut_in(12, 1);
+        let positions = report.outcomes.keys().map(|(_, position)| *position);
+        assert!(positions.min().unwrap() >= run.begin_of(13));
+    }
+
+    #[test]
+    fn a_first_cut_that_is_not_survived_is_told_as_any_other() {
+        let mutant = Some(Mutant("wort/missing-leaf-flush"));
+        let of = |seed| {
+            let options =
+                ExploreOptions { ops: 30, seed, cut_in: 1, mutant, ..ExploreOptions::default() };
+            explore_any(&subject(), &options, &|_| {}).unwrap().violations
+        };
+        let mut found = (1..40).filter_map(|seed| of(seed).into_iter().next());
+        let in_first = found.find(|violation| !violation.replay.contains("--cut-in"));
+        let violation = in_first.expect("a leaf that is not flushed is lost in some image");
+        assert!(violation.replay.contains(" --keep 1 "), "{}", violation.replay);
+    }
+}
