@@ -54,7 +54,7 @@ use crate::sync_file::SyncFile;
 pub const EXTENT_BYTES: usize = 64 * 1024;
 
 /// Pages that the processor maps in one piece where address and storage begin at multiples of this.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Address space reserved for a pool unless the caller says otherwise: 1 TiB.
 pub const DEFAULT_RESERVE_BYTES: usize = 1 << 40;

@@ -9,17 +9,22 @@ use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use lapis_pmem::{AllocError, BlockVisitor, Committed, Domain, Link, PCell, Pool};
+use lapis_pmem::{
+    AllocError, BlockVisitor, Committed, Domain, DramWords, LINE_BYTES, Link, PCell, Pool,
+};
 
 use crate::index::InnerNodes;
 
 /// Chunk c holds 2^c times what the first one does.
 const CHUNKS: usize = 28;
 
+/// Words of two lines.
+const WORDS_FETCHED: usize = 2 * LINE_BYTES / 8;
+
 #[derive(Debug)]
 enum Chunk {
     /// With its place among the volatile words that a modelled machine is told of.
-    Dram(Box<[PCell<u64>]>, usize),
+    Dram(DramWords, usize),
     Pm(Link<PCell<u64>>),
 }
 
@@ -68,6 +73,18 @@ impl Words<'_> {
             Some(cell) if self.dram_at.is_some() => cell.atomic().load(Ordering::Acquire),
             Some(cell) => cell.load_acquire(domain),
             None => 0,
+        }
+    }
+
+    /// Asks for the lines of the first `count` words, of each pair of lines for one: processors fetch the other with it.
+    /// Only of ordinary memory, where lines are cheap; a modelled machine is told of what is read there and of nothing else.
+    #[inline(always)]
+    pub(super) fn prefetch<D: Domain>(&self, domain: &D, count: usize) {
+        if D::DETERMINISTIC || self.dram_at.is_none() {
+            return;
+        }
+        for pair in self.cells[..count.min(self.cells.len())].chunks(WORDS_FETCHED) {
+            domain.prefetch(pair.as_ptr().cast());
         }
     }
 
@@ -158,7 +175,7 @@ impl Memory {
         let made = match self.placement {
             InnerNodes::Dram => {
                 let at = self.next_place.fetch_add(count * 8, Ordering::Relaxed);
-                Chunk::Dram((0..count).map(|_| PCell::new(0)).collect(), at)
+                Chunk::Dram(DramWords::zeroed(count), at)
             }
             InnerNodes::Pm => {
                 let mut block = pool.allocate_with_tail::<PCell<u64>>((count - 1) * 8)?;

@@ -274,6 +274,11 @@ impl InnerTree {
                 }
                 let below = child as u32;
                 let Some(next) = self.try_node(pool, below) else { continue 'anew };
+                if level == 2 {
+                    // Of the lowest nodes there are too many for the nearer caches, and each step of a search among the
+                    // separators would wait for its line.
+                    next.words.prefetch(domain, HEADER_WORDS + self.capacity);
+                }
                 let next_version = next.version(domain);
                 // In this order: it was the child when its version was read.
                 if next_version & 1 == 0

@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering as MemoryOrdering;
 
-use lapis_pmem::{BlockVisitor, Committed, Domain, Guard, Link, PCell, Pool};
+use lapis_pmem::{BlockVisitor, Committed, Domain, DramWords, Guard, Link, PCell, Pool};
 
 use crate::index::InnerNodes;
 
 /// Where the words lie.
 enum Place {
-    Dram(Box<[PCell<u64>]>),
+    Dram(DramWords),
     Pm(Link<PCell<u64>>),
 }
 
@@ -39,8 +39,7 @@ impl Arena {
             std::mem::forget(block);
             return Self { place, words, offset_bytes };
         }
-        let cells = (0..words).map(|_| PCell::new(0u64)).collect();
-        Self { place: Place::Dram(cells), words, offset_bytes }
+        Self { place: Place::Dram(DramWords::zeroed(words)), words, offset_bytes }
     }
 
     #[inline(always)]
