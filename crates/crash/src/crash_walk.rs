@@ -37,20 +37,9 @@ pub(crate) fn explore_once(
     subject: &dyn AnySubject,
     options: &ExploreOptions,
     progress: &Progress<'_>,
-) -> Result<ExploreReport, String> {
+) -> Result<ExploreReport, RecordError> {
     let started = Instant::now();
-    let run = match Run::record(subject, options) {
-        Err(RecordError::FirstCut(replay)) => {
-            let cut_in = options.cut_in;
-            let kept =
-                |number: &usize| options.keep.as_ref().is_none_or(|keep| keep.contains(number));
-            let keep = Some((1..=cut_in).filter(kept).collect());
-            let options =
-                ExploreOptions { keep, cut_in: 0, replay: Some(replay), ..options.clone() };
-            return explore_once(subject, &options, progress);
-        }
-        run => run?,
-    };
+    let run = Run::record(subject, options)?;
     let from_subject = options.first_operation.max(subject.first_operation());
     // Second crashes of the run before are those in the recovery from its first.
     let first_operation = from_subject.max(usize::from(run.first_cut.is_some()));
@@ -73,16 +62,11 @@ pub(crate) fn explore_once(
             .collect()
     });
     let mut total = ExploreReport {
-        structure: subject.name().to_owned(),
-        seed: options.seed,
-        strategy: options.strategy,
-        ops: options.ops,
         one_crash_point_in: spread.stride,
         events: run.events.clone(),
         stopped: options.stop.is_raised(),
-        ..Default::default()
+        ..ExploreReport::of(subject, options)
     };
-    total.coverage = Coverage::none_of(|file| subject.owns_source(file));
     let own = run.points.iter().filter(|point| subject.owns_source(point.file));
     total.coverage.pass_run(own.copied(), &run.events);
     let mut states = HashSet::new();
@@ -135,7 +119,7 @@ fn walk(
             continue;
         }
         let begun = markers.begun.map_or(0, |begun| run.number(begun));
-        if begun < options.first_operation {
+        if begun < options.first_operation && options.replay.is_none() {
             continue;
         }
         if shared.stop.load(Ordering::Relaxed)

@@ -4,6 +4,7 @@ use crate::crash_walk::explore_once;
 use crate::erased::AnySubject;
 use crate::options::ExploreOptions;
 use crate::report::ExploreReport;
+use crate::run::RecordError;
 use crate::shrink::shrink;
 use crate::structure::Progress;
 use crate::subject::Subject;
@@ -45,7 +46,28 @@ pub(crate) fn explore_and_tell(
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
-    let mut report = explore_once(subject, options, progress)?;
+    match explore_once(subject, options, progress) {
+        // As if that were all that is explored.
+        Err(RecordError::FirstCut(replay)) => {
+            let options = options.up_to_the_first_cut();
+            let replaying = ExploreOptions { replay: Some(replay), ..options.clone() };
+            let report = explore_once(subject, &replaying, progress)?;
+            Ok(with_the_first_shrunk(subject, &options, report))
+        }
+        Err(RecordError::AfterCut(cut, failure)) => {
+            let violations = vec![cut.violation(subject, options, failure)];
+            Ok(ExploreReport { violations, ..ExploreReport::of(subject, options) })
+        }
+        report => Ok(with_the_first_shrunk(subject, options, report?)),
+    }
+}
+
+/// Shrinks and tells the first violation, if that is asked for.
+fn with_the_first_shrunk(
+    subject: &dyn AnySubject,
+    options: &ExploreOptions,
+    mut report: ExploreReport,
+) -> ExploreReport {
     if options.shrink
         && let Some(violation) = report.violations.first()
     {
@@ -59,7 +81,7 @@ pub(crate) fn explore_and_tell(
         };
         report.violations[0].shrunk = shrunk;
     }
-    Ok(report)
+    report
 }
 
 #[cfg(test)]

@@ -126,6 +126,13 @@ impl ExploreOptions {
         Config { suppress: self.suppress, mutant: self.mutant, optimisations, ..config }
     }
 
+    /// The operations up to the one in which the power is cut first, all of whose images are there to be tried.
+    pub(crate) fn up_to_the_first_cut(&self) -> Self {
+        let kept = |number: &usize| self.keep.as_ref().is_none_or(|keep| keep.contains(number));
+        let keep = Some((1..=self.cut_in).filter(kept).collect());
+        Self { keep, cut_in: 0, replay: None, ..self.clone() }
+    }
+
     /// The command that shows an image of a subject again; none: the process is killed there.
     pub(crate) fn replay_command(
         &self,
@@ -133,14 +140,18 @@ impl ExploreOptions {
         position: usize,
         image: Option<&Image>,
     ) -> String {
-        let join = |numbers: Vec<String>| numbers.join(",");
         let image = match image.map(Image::choices) {
             None => "killed".to_owned(),
             Some([]) => "-".to_owned(),
-            Some(choices) => join(choices.iter().map(ToString::to_string).collect()),
+            Some(choices) => with_commas(choices),
         };
+        format!("{} --at {position} --image {image}", self.run_command(subject))
+    }
+
+    /// The command that explores a subject in this way.
+    pub(crate) fn run_command(&self, subject: &str) -> String {
         let keep = self.keep.as_ref().map_or(String::new(), |keep| {
-            let numbers = join(keep.iter().map(ToString::to_string).collect());
+            let numbers = with_commas(keep);
             format!(" --keep {}", if keep.is_empty() { "-" } else { &numbers })
         });
         let is_kept = self.keep.as_ref().is_none_or(|keep| keep.contains(&self.cut_in));
@@ -160,9 +171,12 @@ impl ExploreOptions {
         let without = self.suppress.map_or(String::new(), |point| format!(" --without '{point}'"));
         let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.0));
         format!(
-            "lapis crash {subject} --ops {} --seed {}{filled}{cut_in}{keep}{without}{mutant}{optimisations}{every_store} --at {position} \
-             --image {image}",
+            "lapis crash {subject} --ops {} --seed {}{filled}{cut_in}{keep}{without}{mutant}{optimisations}{every_store}",
             self.ops, self.seed,
         )
     }
+}
+
+fn with_commas(numbers: &[impl ToString]) -> String {
+    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use lapis_device::PersistPoint;
 
 use crate::coverage::Coverage;
+use crate::erased::AnySubject;
+use crate::options::ExploreOptions;
 use crate::oracle::Failure;
 use crate::run::Phase;
 use crate::strategy::Strategy;
@@ -224,6 +226,18 @@ fn in_words_if_too_many<S: serde::Serializer>(
 }
 
 impl ExploreReport {
+    /// Of a subject of which nothing was explored yet.
+    pub(crate) fn of(subject: &dyn AnySubject, options: &ExploreOptions) -> Self {
+        Self {
+            structure: subject.name().to_owned(),
+            seed: options.seed,
+            strategy: options.strategy,
+            ops: options.ops,
+            coverage: Coverage::none_of(|file| subject.owns_source(file)),
+            ..Self::default()
+        }
+    }
+
     /// Adds the report of another part of the same structure.
     pub(crate) fn add(&mut self, other: Self) {
         self.crash_points += other.crash_points;

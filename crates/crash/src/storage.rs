@@ -83,11 +83,16 @@ impl Contents {
             }
         }
     }
+}
 
-    /// Gives them to block devices, if they are not new.
-    pub(crate) fn hold(&self, devices: &[ModelledSsd]) {
-        devices.iter().zip(&self.devices).for_each(|(device, held)| device.hold(held));
-    }
+/// What block devices hold.
+pub(crate) fn contents_of(devices: &[ModelledSsd]) -> Vec<SsdContents> {
+    devices.iter().map(ModelledSsd::contents).collect()
+}
+
+/// Gives it to them, as far as there is anything to give.
+pub(crate) fn hold(devices: &[ModelledSsd], contents: &[SsdContents]) {
+    devices.iter().zip(contents).for_each(|(device, held)| device.hold(held));
 }
 
 /// From here on devices grow to so many blocks at most.

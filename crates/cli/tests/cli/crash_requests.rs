@@ -24,10 +24,10 @@ fn a_replay_of_a_crash_that_there_is_not_is_refused() {
 
 #[test]
 fn operations_to_keep_that_there_are_not_are_refused() {
-    refused(&["wort:u64", "--ops", "5", "--keep", "999"], "no operation 999 to keep");
+    refused(&["wort:u64", "--ops", "5", "--keep", "999"], "there is no operation 999");
     refused(&["wort:u64", "--ops", "5", "--keep", "2,0"], "numbered from 1 to 5");
     refused(&["wort:u64", "--workers", "2", "--keep", "13"], "numbered from 1 to 12");
-    refused(&["wort:u64", "--workers", "2", "--keep-before", "0"], "no operation 0 to keep");
+    refused(&["wort:u64", "--workers", "2", "--keep-before", "0"], "there is no operation 0");
 }
 
 #[test]

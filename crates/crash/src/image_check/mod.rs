@@ -21,7 +21,7 @@ pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};
 pub(crate) use self::second_crash::{FirstCrash, SecondCrash, shown};
 use crate::erased::AnySubject;
 use crate::options::ExploreOptions;
-use crate::storage::{Contents, attach, limit};
+use crate::storage::{Contents, attach, contents_of, hold, limit};
 use crate::strategy::Strategy;
 use crate::subject::WalkMemory;
 
@@ -60,7 +60,7 @@ impl ImageChecker {
         let (devices, recording_devices) = (attach(&light, &blocks)?, attach(&recording, &blocks)?);
         for devices in [&devices, &recording_devices] {
             limit(devices, &subject.most_blocks(true));
-            base.hold(devices);
+            hold(devices, &base.devices);
         }
         // That the devices are there is nothing that a recovery does.
         recording.take_trace();
@@ -100,8 +100,7 @@ impl ImageChecker {
         let region = &self.region;
         // SAFETY: mapped, and only the caller uses the region.
         let memory = unsafe { std::slice::from_raw_parts(region.base(), region.mapped_bytes()) };
-        let devices = self.devices.iter().map(ModelledSsd::contents).collect();
-        Contents { memory: memory.to_vec(), devices }
+        Contents { memory: memory.to_vec(), devices: contents_of(&self.devices) }
     }
 
     /// Takes it back.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lapis_device::{
-    CrashPoints, Event, ImageBudget, Marker, ModelledSsd, PowerFailDomain, SsdContents, Trace,
+    CrashPoints, Event, ImageBudget, Marker, ModelledSsd, PowerFailDomain, Trace,
     set_current_worker, write_line,
 };
 
@@ -14,7 +14,7 @@ use super::{ImageChecker, read_line};
 use crate::erased::{AnyState, AnySubject, AnyValue};
 use crate::oracle::Failure;
 use crate::spread::Spread;
-use crate::storage::Contents;
+use crate::storage::{Contents, contents_of, hold};
 use crate::subject::Kills;
 
 /// What happened before a recovery during which the power is cut.
@@ -32,14 +32,6 @@ pub(crate) enum FirstCrash<'t> {
         /// What the memory held before.
         base: &'t Contents,
     },
-}
-
-fn contents(devices: &[ModelledSsd]) -> Vec<SsdContents> {
-    devices.iter().map(ModelledSsd::contents).collect()
-}
-
-fn hold(devices: &[ModelledSsd], contents: &[SsdContents]) {
-    devices.iter().zip(contents).for_each(|(device, held)| device.hold(held));
 }
 
 fn region_failure(error: lapis_pmem::RegionError) -> Failure {
@@ -95,8 +87,8 @@ impl ImageChecker {
     ) -> Result<SecondCrash, Failure> {
         let mapped = self.region.mapped_bytes();
         self.devices.iter().for_each(ModelledSsd::revert);
-        let durable = contents(&self.devices);
-        let image_devices = contents(&self.recording_devices);
+        let durable = contents_of(&self.devices);
+        let image_devices = contents_of(&self.recording_devices);
         // After a kill another process goes on, whose fences do not complete what the first one
         // has flushed.
         let is_killed = matches!(first, FirstCrash::Killed { .. });

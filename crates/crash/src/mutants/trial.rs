@@ -36,8 +36,8 @@ pub struct MutantBudget {
     /// [`ExploreOptions::spread_images`] of a structure as it is. A mutant that such a run does not kill is explored once
     /// more with all images.
     pub spread_images: u64,
-    /// [`ExploreOptions::spread_images`] of each run that begins with a power cut ([`ExploreOptions::cut_in`]), from
-    /// [`SEEDS_WITH_CUTS`] seeds for a mutant that no other run kills.
+    /// [`ExploreOptions::spread_images`] of each run that begins with a power cut ([`ExploreOptions::cut_in`]): a mutant
+    /// that no other run kills is tried in those of eight seeds.
     pub images_after_cut: u64,
     /// Whether structures as they are are tried in such runs, too.
     pub cuts_unmutated: bool,
@@ -52,7 +52,7 @@ const LONGER: usize = 5;
 const IMAGES_OF_LONGER: u64 = 20;
 
 /// Of so many seeds a mutant that is hard to kill is tried in runs that begin with a power cut.
-pub const SEEDS_WITH_CUTS: u64 = 8;
+const SEEDS_WITH_CUTS: u64 = 8;
 
 /// Workers of the histories that mutants are tried with besides the strategies.
 pub const WORKERS: usize = 3;
@@ -261,16 +261,13 @@ impl Job {
         let ops = self.structure.mutants().ops;
         let (seeds, images) = (|| self.seeds.clone(), budget.images_after_cut);
         let mut passes: Vec<Pass> = vec![(explore_structure, seeds(), ops, budget.spread_images)];
-        match self.entry {
-            None if budget.cuts_unmutated => {
-                passes.push((explore_after_cuts, seeds(), ops, images));
-            }
-            None => {}
-            Some(_) => passes.extend([
-                (explore_structure, 1..=budget.longer_seeds, ops * LONGER, IMAGES_OF_LONGER),
-                (explore_structure as Explore, seeds(), ops, 0),
-                (explore_after_cuts, 1..=SEEDS_WITH_CUTS, ops, images),
-            ] as [Pass; 3]),
+        if self.entry.is_some() {
+            let longer = 1..=budget.longer_seeds;
+            passes.push((explore_structure, longer, ops * LONGER, IMAGES_OF_LONGER));
+            passes.push((explore_structure, seeds(), ops, 0));
+            passes.push((explore_after_cuts, 1..=SEEDS_WITH_CUTS, ops, images));
+        } else if budget.cuts_unmutated {
+            passes.push((explore_after_cuts, seeds(), ops, images));
         }
         for pass in passes {
             self.run_spread(strategy, budget, pass, outcome);

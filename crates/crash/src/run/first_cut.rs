@@ -4,23 +4,28 @@
 //! does that. If it is not done durably, that may show only much later, after another power cut and in a state that it
 //! takes many operations to come to. So there are runs that begin with what a power cut has left.
 
-use lapis_device::{Image, ImageBudget};
+use lapis_device::{CrashCause, Image, ImageBudget};
 
 use super::Run;
 use super::record::{Numbered, RecordError};
 use crate::erased::{AnyState, AnySubject, hash_of};
 use crate::markers::Markers;
 use crate::options::{ExploreOptions, Replay};
+use crate::oracle::Failure;
+use crate::report::Violation;
 use crate::storage::Contents;
 
 /// Random images among those that are chosen from, besides the extremes.
 const SAMPLES: u32 = 8;
 
-/// A power cut in an operation, and the operations before.
+/// A power cut in an operation or just after it, and the operations before.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstCut {
-    /// What was done before, by number; the last is the operation in flight.
+    /// What was done before, by number; the last is the one in which the power is cut.
     pub(crate) operations: Numbered,
+    /// Whether that was acknowledged.
+    is_acknowledged: bool,
+    cause: CrashCause,
     /// The events before it.
     pub(crate) position: usize,
     /// What it made of each uncertain line.
@@ -32,6 +37,31 @@ pub(crate) struct FirstCut {
 impl FirstCut {
     pub(super) fn allows(&self, state: &AnyState) -> bool {
         self.allowed.contains(state)
+    }
+
+    /// The violation that something goes wrong after it although it was survived itself.
+    pub(crate) fn violation(
+        self,
+        subject: &dyn AnySubject,
+        options: &ExploreOptions,
+        failure: Failure,
+    ) -> Violation {
+        let number = |back: usize| self.operations.iter().rev().nth(back).map_or(0, |last| last.0);
+        let in_flight = self.operations.last().filter(|_| !self.is_acknowledged);
+        Violation {
+            subject: subject.name().to_owned(),
+            position: self.position,
+            point: format!("{:?}", self.cause),
+            operation: in_flight.map(|(number, operation)| format!("{number}: {operation:?}")),
+            acknowledged: Some(number(usize::from(!self.is_acknowledged)) as u32),
+            image: self.image.choices().to_vec(),
+            newest: Vec::new(),
+            killed: false,
+            what: format!("after that, without another crash, {failure}"),
+            failure,
+            replay: options.run_command(subject.name()),
+            shrunk: None,
+        }
     }
 }
 
@@ -58,7 +88,7 @@ impl Run {
 
         let mut checker = self.checker(subject, options)?;
         let (mut points, mut markers) = (self.crash_points(options), Markers::default());
-        loop {
+        let cause = loop {
             let point =
                 points.advance().ok_or_else(|| "there is no such crash point".to_owned())?;
             checker.bring_up_to_date(&points).map_err(|e| e.to_string())?;
@@ -66,9 +96,9 @@ impl Run {
             checker.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
             markers.read(&self.trace.events, point.position);
             if point.position == position {
-                break;
+                break point.cause;
             }
-        }
+        };
         let states = points.states();
         let budget = ImageBudget { exhaustive_limit: 0, samples: SAMPLES, seed: choice as u64 };
         let mut images: Vec<Image> = states.sampled_images(budget).collect();
@@ -83,20 +113,24 @@ impl Run {
         }
         let allowed = expectation.acknowledged.into_iter().chain(expectation.in_flight);
         let allowed = allowed.map(|known| known.state.clone()).collect();
+        let is_acknowledged = markers.ended == Some(last);
         let operations = self.numbers.into_iter().zip(self.operations).collect();
-        Ok((FirstCut { operations, position, image, allowed }, left))
+        let cut = FirstCut { operations, is_acknowledged, cause, position, image, allowed };
+        Ok((cut, left))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use lapis_device::{Event, Marker};
+    use lapis_device::{Event, Marker, Modelled};
     use lapis_index::{IndexKind, IndexOptions};
-    use lapis_pmem::Mutant;
+    use lapis_pmem::{AuditReport, Link, Mutant, PCell, Pool};
 
     use super::*;
     use crate::explore::explore_any;
     use crate::run::Phase;
+    use crate::storage::Storage;
+    use crate::subject::{Live, Subject};
     use crate::subjects::IndexSubject;
 
     fn subject() -> IndexSubject<u64> {
@@ -150,16 +184,106 @@ mod tests {
     }
 
     #[test]
-    fn a_first_cut_that_is_not_survived_is_told_as_any_other() {
+    fn a_first_cut_that_is_not_survived_is_told_and_shrunk_as_any_other() {
         let mutant = Some(Mutant("wort/missing-leaf-flush"));
-        let of = |seed| {
-            let options =
-                ExploreOptions { ops: 30, seed, cut_in: 1, mutant, ..ExploreOptions::default() };
-            explore_any(&subject(), &options, &|_| {}).unwrap().violations
+        let options = ExploreOptions { ops: 30, cut_in: 3, mutant, ..ExploreOptions::default() };
+        let is_lost = |seed: &u64| {
+            let options = ExploreOptions { seed: *seed, ..options.clone() };
+            matches!(Run::record(&subject(), &options), Err(RecordError::FirstCut(_)))
         };
-        let mut found = (1..40).filter_map(|seed| of(seed).into_iter().next());
-        let in_first = found.find(|violation| !violation.replay.contains("--cut-in"));
-        let violation = in_first.expect("a leaf that is not flushed is lost in some image");
-        assert!(violation.replay.contains(" --keep 1 "), "{}", violation.replay);
+        let seed = (1..40).find(is_lost).expect("a leaf that is not flushed is lost in some image");
+        let options = ExploreOptions { seed, shrink: true, ..options };
+        let report = explore_any(&subject(), &options, &|_| {}).unwrap();
+        let [violation] = &report.violations[..] else { panic!("{report:?}") };
+        assert!(violation.replay.contains(" --keep 1,2,3 "), "{}", violation.replay);
+        let shrunk = violation.shrunk.as_ref().expect("it is shrunk");
+        assert!(shrunk.operations.len() < 3 && !shrunk.timeline.is_empty(), "{shrunk:?}");
+    }
+
+    #[test]
+    fn what_goes_wrong_after_the_cut_without_another_is_a_violation_and_no_failure_of_the_run() {
+        let options = ExploreOptions { ops: 12, cut_in: 3, ..ExploreOptions::default() };
+        let report = explore_any(&WornOut, &options, &|_| {}).unwrap();
+        let [violation] = &report.violations[..] else { panic!("{report:?}") };
+        let what = "after that, without another crash, it no longer works: it is worn out";
+        assert_eq!(violation.what, what);
+        assert_eq!(violation.replay, "lapis crash worn-out --ops 12 --seed 1 --cut-in 3");
+        // Of this seed it is just after the acknowledgement.
+        assert_eq!((violation.acknowledged, &violation.operation), (Some(3), &None));
+    }
+
+    /// A sum that does a few operations and no more once it was opened after a power cut.
+    struct WornOut;
+
+    struct Sum {
+        pool: Pool<Modelled>,
+        cell: Link<PCell<u64>>,
+        operations_left: usize,
+    }
+
+    impl Subject for WornOut {
+        type Operation = u64;
+        type State = u64;
+        type Live = Sum;
+
+        fn name(&self) -> &'static str {
+            "worn-out"
+        }
+        fn pool_bytes(&self) -> usize {
+            1 << 20
+        }
+        fn operations(&self, count: usize, _seed: u64) -> Vec<u64> {
+            (1..=count as u64).collect()
+        }
+        fn probes(&self, _state: &u64, _interrupted: Option<&u64>, _seed: u64) -> Vec<u64> {
+            vec![1]
+        }
+        fn create(&self, storage: Storage) -> Result<Sum, String> {
+            let pool = storage.into_pool();
+            let sum = pool.allocate::<PCell<u64>>().map_err(|e| e.to_string())?;
+            sum.store(pool.domain(), 0);
+            let sum = pool.fence(sum.flush());
+            let cell = sum.link();
+            let root = pool.publish_root("sum", 0, sum).map_err(|e| e.to_string())?;
+            let _committed = root.persist();
+            Ok(Sum { pool, cell, operations_left: usize::MAX })
+        }
+        fn open(&self, storage: Storage) -> Result<Option<Sum>, String> {
+            let pool = storage.into_pool();
+            let operations_left = if pool.opened_clean() { usize::MAX } else { 5 };
+            let cell = pool.root("sum");
+            Ok(cell.map(|cell| Sum { pool, cell, operations_left }))
+        }
+        fn initial(&self) -> u64 {
+            0
+        }
+        fn apply(&self, state: &mut u64, operation: &u64) {
+            *state += operation;
+        }
+        fn owns_source(&self, file: &str) -> bool {
+            file == file!()
+        }
+    }
+
+    impl Live<u64, u64> for Sum {
+        fn perform(&mut self, operation: &u64) -> Result<(), String> {
+            self.operations_left = self.operations_left.checked_sub(1).ok_or("it is worn out")?;
+            let (domain, cell) = (self.pool.domain(), self.pool.at(self.cell));
+            let sum = cell.load(domain) + operation;
+            let _committed = cell.publish(domain, sum).persist();
+            Ok(())
+        }
+        fn observe(&self) -> Result<u64, String> {
+            Ok(self.pool.at(self.cell).load(self.pool.domain()))
+        }
+        fn reclaim_and_audit(&self) -> AuditReport {
+            let reachable = self.pool.reachable(|visitor| {
+                visitor.visit(self.cell, 8);
+            });
+            self.pool.reclaim_and_audit(&reachable)
+        }
+        fn pool(&self) -> Option<&Pool<Modelled>> {
+            Some(&self.pool)
+        }
     }
 }

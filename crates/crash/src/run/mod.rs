@@ -61,7 +61,7 @@ pub enum Phase {
     Growth,
     /// Shutting down cleanly.
     Close,
-    /// Opening after that.
+    /// Opening after that, or after the power cut that the run begins with.
     Open,
 }
 
@@ -140,8 +140,9 @@ impl Run {
         ImageChecker::new(subject, &self.base, options)
     }
 
-    /// So many of the operations, in their order: those with the most fences, which change the structure most.
-    pub(crate) fn longest_operations(&self, count: usize) -> BTreeSet<usize> {
+    /// So many of the operations with at least this number, in their order: those with the most fences, which change
+    /// the structure most.
+    pub(crate) fn longest_operations(&self, from: usize, count: usize) -> BTreeSet<usize> {
         let mut fences = vec![0; self.numbers.len()];
         let mut operation = 0;
         for event in &self.trace.events {
@@ -153,7 +154,8 @@ impl Run {
                 _ => {}
             }
         }
-        let mut longest: Vec<_> = fences.into_iter().zip(&self.numbers).collect();
+        let mut longest: Vec<_> =
+            fences.into_iter().zip(&self.numbers).filter(|(_, number)| **number >= from).collect();
         longest.sort_by_key(|(fences, number)| (Reverse(*fences), **number));
         longest.into_iter().take(count).map(|(_, number)| *number).collect()
     }

@@ -9,7 +9,7 @@ use crate::erased::{AnyLive, AnyState, AnySubject, AnyValue};
 use crate::image_check::guarded;
 use crate::options::{ExploreOptions, Replay};
 use crate::oracle::Failure;
-use crate::storage::{Contents, Storage, attach, limit, plan_faults};
+use crate::storage::{Contents, Storage, attach, hold, limit, plan_faults};
 
 /// After this many operations the pool is closed and opened again, so that crashes in shutdown and
 /// in open are among the crash points.
@@ -22,6 +22,8 @@ pub(crate) enum RecordError {
     Failed(String),
     /// The first power cut was not survived: this image.
     FirstCut(Replay),
+    /// It was, but what came after it went wrong, without another.
+    AfterCut(Box<FirstCut>, Failure),
 }
 
 impl From<String> for RecordError {
@@ -36,6 +38,9 @@ impl From<RecordError> for String {
             RecordError::Failed(what) => what,
             RecordError::FirstCut(Replay { position, .. }) => {
                 format!("the first power cut, after {position} events, is not survived")
+            }
+            RecordError::AfterCut(cut, failure) => {
+                format!("after the first power cut, after {} events, {failure}", cut.position)
             }
         }
     }
@@ -67,8 +72,13 @@ impl Run {
         };
         let after = operations.split_off(cut + 1);
         let first = Self::record_from(subject, options, planned, operations, None)?;
-        let left = first.cut_in_the_last(subject, options)?;
-        Ok(Self::record_from(subject, options, planned, after, Some(left))?)
+        let (cut, left) = first.cut_in_the_last(subject, options)?;
+        let run = guarded(|| {
+            let left = Some((cut.clone(), left));
+            Self::record_from(subject, options, planned, after, left)
+                .map_err(|what| Failure::Broken { what })
+        });
+        run.map_err(|failure| RecordError::AfterCut(Box::new(cut), failure))
     }
 
     /// Runs operations on what a power cut has left, or from the creation on.
@@ -91,7 +101,7 @@ impl Run {
         let devices = attach(&domain, &subject.device_blocks())?;
         limit(&devices, &subject.most_blocks(false));
         if first_cut.is_some() {
-            base.hold(&devices);
+            hold(&devices, &base.devices);
             // That the devices are there is nothing that happens now.
             domain.take_trace();
         }
@@ -119,7 +129,15 @@ impl Run {
                 (live, subject.initial(), Phase::Creation)
             }
             Some(cut) => {
-                let (live, state) = opened_after(cut, || reopen(mapped))?;
+                let live = reopen(mapped)?;
+                // As a pool in use does in the background.
+                if let Some(problem) = live.reclaim_and_audit().problems.first() {
+                    return Err(problem.to_string());
+                }
+                let state = live.observe()?;
+                if !cut.allows(&state) {
+                    return Err("what a check has found after the cut is not there".to_owned());
+                }
                 (live, state, Phase::Open)
             }
         };
@@ -155,7 +173,8 @@ impl Run {
         }
         let observed = live.observe()?;
         if Some(&observed) != states.last() {
-            return Err("without any crash, the contents differ from the model".to_owned());
+            let crash = if first_cut.is_some() { "another" } else { "any" };
+            return Err(format!("without {crash} crash, the contents differ from the model"));
         }
         let shutdown = operations.len() as u32 + 1;
         domain.mark(Marker::Begin(shutdown));
@@ -186,29 +205,4 @@ impl Run {
             first_events,
         })
     }
-}
-
-/// Opens what a power cut has left, and finds free space again, as a pool in use does in the background; and what the
-/// state is.
-fn opened_after(
-    cut: &FirstCut,
-    open: impl FnOnce() -> Result<AnyLive, String>,
-) -> Result<(AnyLive, AnyState), String> {
-    // What was found wrong on this image before would have been told; a structure that commits an error may come out
-    // otherwise this time.
-    let opened = guarded(|| {
-        let failed = |what| Failure::Open { what };
-        let live = open().map_err(failed)?;
-        let audit = live.reclaim_and_audit();
-        if let Some(problem) = audit.problems.first() {
-            return Err(Failure::Space { what: problem.to_string() });
-        }
-        let state = live.observe().map_err(|what| Failure::Contents { what })?;
-        Ok((live, state))
-    });
-    let (live, state) = opened.map_err(|failure| failure.to_string())?;
-    if !cut.allows(&state) {
-        return Err("what the first power cut has left was not there again".to_owned());
-    }
-    Ok((live, state))
 }

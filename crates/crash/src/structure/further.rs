@@ -111,17 +111,14 @@ pub(crate) fn explore_after_cuts(
     for subject in &subjects_of(structure, only, options)? {
         let run = Run::record(&**subject, options).map_err(failed(&**subject))?;
         let mut explored = 0;
-        for cut_in in run.longest_operations(CUTS) {
+        for cut_in in run.longest_operations(subject.first_operation(), CUTS) {
             if total.stopped || !total.violations.is_empty() {
                 return Ok(total);
             }
             let before = total.images;
             let options = ExploreOptions { cut_in, ..options.clone() };
             let is_explored = explored < *CUTS_EXPLORED.start()
-                || match Run::record(&**subject, &options) {
-                    Ok(after) => after.adds_to(&run),
-                    Err(_) => true,
-                };
+                || Run::record(&**subject, &options).map_or(true, |after| after.adds_to(&run));
             if !is_explored {
                 continue;
             }

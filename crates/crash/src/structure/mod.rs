@@ -65,8 +65,8 @@ pub enum CrashError {
         /// The structure.
         structure: &'static str,
     },
-    /// There is no such operation, or call, to be kept.
-    #[error("there is no operation {number} to keep: they are numbered from 1 to {count}")]
+    /// There is no such operation, or call, to be kept or to cut the power in.
+    #[error("there is no operation {number}: they are numbered from 1 to {count}")]
     NoSuchOperation {
         /// What was asked for.
         number: usize,

@@ -65,7 +65,8 @@ Examples:
 Operations run once on the modelled machine. At every moment the power is cut; all states that the
 caches and queues may then leave are recovered from (a seeded sample where there are too many), and
 each is checked: acknowledged operations are there, the one in flight is whole or not at all, the
-invariants hold, nothing leaks, a second recovery changes nothing. The same seed tries the same
+invariants hold, nothing leaks, a second recovery changes nothing. Unless one run is asked for, some runs
+begin with a power cut (--cut-in). The same seed tries the same
 images on any machine. A violation ends with exit code 1 and prints the command that shows it again.
 SIGINT (Ctrl-C) and SIGTERM stop a run early: it prints what it has found, and says so; the exit code is
 1 if that is a violation, else 130 or 143. A second one ends it at once.
