@@ -46,6 +46,10 @@ pub trait Observed {
     #[inline(always)]
     fn touch_dram(&self, _offset_bytes: usize, _bytes: usize) {}
 
+    /// Says that they are asked for ([`Domain::prefetch`](crate::Domain::prefetch)), and not waited for.
+    #[inline(always)]
+    fn prefetch_dram(&self, _offset_bytes: usize, _bytes: usize) {}
+
     /// Whether anything comes of [`Domain::prefetch`](crate::Domain::prefetch), so that finding out
     /// what to name is worth it.
     #[inline(always)]

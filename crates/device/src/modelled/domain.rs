@@ -215,12 +215,12 @@ impl Observed for Modelled {
 
     #[inline]
     fn touch_dram(&self, offset_bytes: usize, bytes: usize) {
-        if self.machine.counts_loads
-            && !self.machine.rests.load(Ordering::Relaxed)
-            && let Some(counters) = &mut self.machine.state.lock().counters
-        {
-            counters.read_dram(current_worker(), offset_bytes, bytes);
-        }
+        self.count_dram(|counters, worker| counters.read_dram(worker, offset_bytes, bytes));
+    }
+
+    #[inline]
+    fn prefetch_dram(&self, offset_bytes: usize, bytes: usize) {
+        self.count_dram(|counters, worker| counters.prefetch_dram(worker, offset_bytes, bytes));
     }
 
     #[inline]

@@ -353,6 +353,17 @@ impl Modelled {
         }
     }
 
+    /// Counts reads of ordinary memory that a structure tells of.
+    #[inline]
+    fn count_dram(&self, count: impl FnOnce(&mut Counters, u8)) {
+        if self.machine.counts_loads
+            && !self.machine.rests.load(Ordering::Relaxed)
+            && let Some(counters) = &mut self.machine.state.lock().counters
+        {
+            count(counters, current_worker());
+        }
+    }
+
     /// The host's own miss, if it is one, goes on while the lock is taken and the model works.
     #[inline(always)]
     fn prefetch_counted<W: Word>(&self, at: &W::Atomic) {

@@ -498,12 +498,24 @@ impl Counters {
     /// Reads of ordinary memory: nothing of it is ever dirty or reaches a module. The lines of a range
     /// are on their way together.
     pub(crate) fn read_dram(&mut self, worker: u8, offset: usize, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
         self.settle();
-        let offset = offset % DRAM_BYTES;
         self.timing.gather();
+        let there = self.ask_for_dram(worker, offset, bytes);
+        self.timing.wait_until(worker, there);
+    }
+
+    /// The same, and nobody waits for it.
+    pub(crate) fn prefetch_dram(&mut self, worker: u8, offset: usize, bytes: usize) {
+        self.settle();
+        self.ask_for_dram(worker, offset, bytes);
+    }
+
+    /// Asks for lines of ordinary memory. When all of them will be there.
+    fn ask_for_dram(&mut self, worker: u8, offset: usize, bytes: usize) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        let offset = offset % DRAM_BYTES;
         let mut there = 0;
         for line in lines(offset, bytes.min(DRAM_BYTES - offset)) {
             let line = line + DRAM_FIRST_LINE;
@@ -521,7 +533,7 @@ impl Counters {
                 self.insert(worker, line, Way::Eviction);
             }
         }
-        self.timing.wait_until(worker, there);
+        there
     }
 
     pub(crate) fn prefetch(&mut self, worker: u8, offset: usize) {

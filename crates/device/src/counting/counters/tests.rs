@@ -301,6 +301,19 @@ fn a_read_of_ordinary_memory_takes_its_latency_and_one_from_a_cache_less() {
 }
 
 #[test]
+fn ordinary_memory_that_was_asked_for_is_waited_for_only_where_it_is_read() {
+    let mut counters = counters();
+    let latency = MachineShape::default().timing.dram_read;
+    counters.prefetch_dram(0, 4096, 128);
+    assert_eq!(counters.timing().now(0).0, 0);
+    counters.read_dram(0, 4096, 8);
+    assert_eq!(counters.timing().now(0), latency);
+    counters.read_dram(0, 4096 + 64, 8);
+    assert!(counters.timing().now(0).0 - latency.0 < latency.0, "both were on their way together");
+    assert_eq!(counters.counts().dram_reads, 2);
+}
+
+#[test]
 fn ranges_count_aligned_words_and_touch_each_line_once() {
     let mut counters = counters();
     counters.write_range(0, 60, 10);

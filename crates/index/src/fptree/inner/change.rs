@@ -1,5 +1,6 @@
 //! Changing the inner nodes: copies that take the place of what they were copied from.
 
+use std::cmp::Ordering as Order;
 use std::sync::atomic::{Ordering, fence};
 
 use lapis_pmem::host_lock::lock;
@@ -56,7 +57,7 @@ impl InnerTree {
         nodes: usize,
     ) -> Result<(), AllocError> {
         while state.free_nodes() < state.promised + nodes + MARGIN {
-            let (first, words) = (state.provided as usize * self.node_words, self.node_words);
+            let (first, words) = (state.provided as usize * self.columns.node_words, self.columns.node_words);
             // A node that would cross the end of a chunk is left out.
             if first + words > self.nodes.chunk_end(first) {
                 let next = self.nodes.chunk_end(first).div_ceil(words);
@@ -94,7 +95,7 @@ impl InnerTree {
 
     fn content<D: Domain, K: IndexKey + ?Sized>(&self, pool: &Pool<D>, number: u32) -> Content {
         let (domain, node) = (pool.domain(), self.node(pool, number));
-        let (count, level) = node.meta(domain);
+        let (count, level) = (node.header(domain).count(), node.header(domain).level());
         Content {
             level,
             separators: (0..count).map(|at| node.separator::<D, K>(domain, at)).collect(),
@@ -115,19 +116,8 @@ impl InnerTree {
             state.fresh - 1
         });
         let (domain, node) = (pool.domain(), self.node(pool, number));
-        let meta = content.separators.len() as u64 | (content.level as u64) << 32;
-        node.words.store(domain, META, meta);
-        for (at, separator) in content.separators.iter().enumerate() {
-            node.words.store(domain, HEADER_WORDS + at, separator.prefix);
-            if !K::INLINE {
-                node.words.store(domain, node.handles_at + at, separator.handle);
-            }
-        }
-        for (at, child) in content.children.iter().enumerate() {
-            node.words.store(domain, node.children_at + at, *child);
-        }
-        let version = node.version(domain);
-        node.words.store_ordered(domain, VERSION, version + 1);
+        let Content { level, separators, children } = content;
+        node.write::<D, K>(domain, *level, separators, children);
         number
     }
 
@@ -135,9 +125,7 @@ impl InnerTree {
     fn bury<D: Domain>(&self, pool: &Pool<D>, state: &mut State, dead: Vec<u32>) {
         let domain = pool.domain();
         for number in dead {
-            let node = self.node(pool, number);
-            let version = node.version(domain);
-            node.words.store_ordered(domain, VERSION, version + 1);
+            self.node(pool, number).leave(domain);
             state.free.push(number);
         }
         // What is written to them from here on is not seen before this.
@@ -149,8 +137,7 @@ impl InnerTree {
         let domain = pool.domain();
         match above {
             Some((parent, index)) => {
-                let parent = self.node(pool, parent);
-                parent.words.store_ordered(domain, parent.children_at + index, u64::from(to));
+                self.node(pool, parent).turn_child(domain, index, u64::from(to));
             }
             None => {
                 // The node may be in the pool, and the stores that made it on their way.
@@ -167,10 +154,10 @@ impl InnerTree {
         let mut number = self.root.load(Ordering::Relaxed);
         loop {
             let node = self.node(pool, number);
-            let (count, level) = node.meta(domain);
-            let index = self.search(pool, node, count, Target::Of(key), prefix_of(key));
+            let header = node.header(domain);
+            let index = node.search(pool, &self.separators, header.count(), Target::Of(key), prefix_of(key));
             path.push((number, index));
-            if level <= 1 {
+            if header.level() <= 1 {
                 return path;
             }
             number = node.child(domain, index) as u32;
@@ -198,7 +185,7 @@ impl InnerTree {
             let Some((number, index)) = path.pop() else {
                 // The root was split.
                 let children = vec![u64::from(replaced.unwrap_or_default()), entering.1];
-                let below = self.node(pool, entering.1 as u32).meta(pool.domain()).1;
+                let below = self.node(pool, entering.1 as u32).header(pool.domain()).level();
                 let content = Content { level: below + 1, separators: vec![entering.0], children };
                 let root = self.build::<D, K>(pool, state, &content);
                 self.turn(pool, None, root);
@@ -336,8 +323,8 @@ impl InnerTree {
         let mut root = content.children[0] as u32;
         loop {
             let node = self.node(pool, root);
-            let (count, level) = node.meta(pool.domain());
-            if count > 0 || level <= 1 {
+            let header = node.header(pool.domain());
+            if header.count() > 0 || header.level() <= 1 {
                 break;
             }
             dead.push(root);
@@ -401,7 +388,7 @@ impl InnerTree {
     ) -> (Vec<LeafEntry>, usize, usize) {
         let domain = pool.domain();
         let root = self.root.load(Ordering::Acquire);
-        let height = self.node(pool, root).meta(domain).1;
+        let height = self.node(pool, root).header(domain).level();
         let mut level = vec![(None, u64::from(root))];
         let mut nodes = 0;
         for _ in 0..height {

@@ -18,9 +18,6 @@ use crate::index::InnerNodes;
 /// Chunk c holds 2^c times what the first one does.
 const CHUNKS: usize = 28;
 
-/// Words of two lines.
-const WORDS_FETCHED: usize = 2 * LINE_BYTES / 8;
-
 #[derive(Debug)]
 enum Chunk {
     /// With its place among the volatile words that a modelled machine is told of.
@@ -47,7 +44,47 @@ pub(super) struct Words<'a> {
     dram_at: Option<usize>,
 }
 
-impl Words<'_> {
+/// Words of two lines.
+pub(super) const GROUP: usize = 2 * LINE_BYTES / 8;
+
+/// A group of words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group<'a> {
+    cells: &'a [PCell<u64>; GROUP],
+    dram_at: Option<usize>,
+}
+
+impl Group<'_> {
+    /// Asks for its lines.
+    #[inline(always)]
+    pub(super) fn prefetch<D: Domain>(&self, domain: &D) {
+        if let Some(at) = self.dram_at {
+            domain.prefetch_dram(at, size_of_val(self.cells));
+        }
+        for line in self.cells.chunks(LINE_BYTES / 8) {
+            domain.prefetch(line.as_ptr().cast());
+        }
+    }
+
+    /// Loads a word, counted from the first of the group, and around its end.
+    #[inline(always)]
+    pub(super) fn load<D: Domain>(&self, domain: &D, index: usize) -> u64 {
+        let index = index % GROUP;
+        let cell = &self.cells[index];
+        let Some(at) = self.dram_at else { return cell.load(domain) };
+        domain.touch_dram(at + index * 8, 8);
+        cell.atomic().load(Ordering::Relaxed)
+    }
+}
+
+impl<'a> Words<'a> {
+    /// The group that begins with a word, if all of it is there.
+    #[inline(always)]
+    pub(super) fn group(&self, first: usize) -> Option<Group<'a>> {
+        let cells = self.cells.get(first..)?.first_chunk()?;
+        Some(Group { cells, dram_at: self.dram_at.map(|at| at + first * 8) })
+    }
+
     #[inline(always)]
     fn cell<D: Domain>(&self, domain: &D, index: usize) -> Option<&PCell<u64>> {
         if let Some(at) = self.dram_at {
@@ -73,18 +110,6 @@ impl Words<'_> {
             Some(cell) if self.dram_at.is_some() => cell.atomic().load(Ordering::Acquire),
             Some(cell) => cell.load_acquire(domain),
             None => 0,
-        }
-    }
-
-    /// Asks for the lines of the first `count` words, of each pair of lines for one: processors fetch the other with it.
-    /// Only of ordinary memory, where lines are cheap; a modelled machine is told of what is read there and of nothing else.
-    #[inline(always)]
-    pub(super) fn prefetch<D: Domain>(&self, domain: &D, count: usize) {
-        if D::DETERMINISTIC || self.dram_at.is_none() {
-            return;
-        }
-        for pair in self.cells[..count.min(self.cells.len())].chunks(WORDS_FETCHED) {
-            domain.prefetch(pair.as_ptr().cast());
         }
     }
 

@@ -1,14 +1,4 @@
-//! The inner nodes: a volatile B+-tree over the leaves, which readers never wait for.
-//!
-//! ```text
-//!  node, in words            kw: words of a separator, 1 for integers, 2 for byte strings
-//!  word             words    field
-//!     0                 1    version   odd: the node is part of the tree
-//!     1                 1    count of separators (32 bits), level (32); leaves hang from level 1
-//!     2          capacity    separators: the integers, or the prefixes of the strings
-//!     .  (kw-1) x capacity   their handles
-//!     .      capacity + 1    children: numbers of nodes, or links to leaves at level 1
-//! ```
+//! The inner nodes: a volatile B+-tree over the leaves, which readers never wait for. [`node`] says what is in one.
 //!
 //! The published tree leaves the concurrency of its inner nodes to hardware transactional memory,
 //! which current processors no longer have (Intel's TSX is gone or switched off). Here whoever
@@ -26,14 +16,14 @@
 
 mod change;
 mod memory;
+mod node;
 mod separators;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Ordering as Order;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use lapis_pmem::{AllocError, BlockVisitor, Domain, Link, Pool};
 use parking_lot::Mutex;
@@ -43,19 +33,15 @@ use super::locks::LOCK_BYTES;
 use crate::index::InnerNodes;
 use crate::key::IndexKey;
 
-use memory::{Memory, Words};
+use memory::Memory;
+pub(super) use node::CAPACITY;
+use node::{Columns, Header, Node};
 pub(super) use separators::Separator;
 use separators::{Separators, prefix_of};
 use state::State;
 
-/// Separators of a node: with integers a node of 4 KiB, and over leaves of 56 slots the three levels
-/// that Table 1 (d) of the WORT paper states for 128 M keys.
-pub(super) const CAPACITY: usize = 254;
 /// Nodes of the first chunk.
 const FIRST_NODES: usize = 16;
-const VERSION: usize = 0;
-const META: usize = 1;
-const HEADER_WORDS: usize = 2;
 
 /// The volatile part of the tree.
 #[derive(Debug)]
@@ -63,9 +49,7 @@ pub(super) struct InnerTree {
     nodes: Memory,
     separators: Separators,
     capacity: usize,
-    /// Words of a separator.
-    key_words: usize,
-    node_words: usize,
+    columns: Columns,
     /// The number of the root.
     root: AtomicU32,
     /// Held by whoever changes the tree.
@@ -99,7 +83,7 @@ pub(super) struct Place {
     /// The leaf's number among the children of the node.
     pub(super) index: usize,
     node: u32,
-    version: u64,
+    header: Header,
 }
 
 /// The range of a leaf: from the first separator up to the second.
@@ -109,87 +93,31 @@ pub(super) struct Range<B> {
     pub(super) upper: Option<B>,
 }
 
-/// A separator, and the node and version that it was read from.
-type Edge = Option<(Separator, u32, u64)>;
+/// A separator, and the node that it was read from, as it was.
+type Edge = Option<(Separator, u32, Header)>;
 
 /// A step of a descent: a node, as it was validated, and the child chosen.
 struct Step<'a> {
     node: Node<'a>,
     number: u32,
-    version: u64,
-    count: usize,
+    header: Header,
     index: usize,
     is_root: bool,
 }
 
-#[derive(Clone, Copy)]
-struct Node<'a> {
-    words: Words<'a>,
-    handles_at: usize,
-    children_at: usize,
-}
-
-impl Node<'_> {
-    #[inline(always)]
-    fn version<D: Domain>(&self, domain: &D) -> u64 {
-        self.words.load_acquire(domain, VERSION)
-    }
-
-    /// The version after everything that was read of the node.
-    #[inline(always)]
-    fn version_again<D: Domain>(&self, domain: &D) -> u64 {
-        fence(Ordering::Acquire);
-        self.words.load(domain, VERSION)
-    }
-
-    /// Count of separators, and level.
-    #[inline(always)]
-    fn meta<D: Domain>(&self, domain: &D) -> (usize, usize) {
-        let meta = self.words.load(domain, META);
-        (meta as u32 as usize, (meta >> 32) as usize)
-    }
-
-    #[inline(always)]
-    fn separator<D: Domain, K: IndexKey + ?Sized>(&self, domain: &D, index: usize) -> Separator {
-        let prefix = self.words.load(domain, HEADER_WORDS + index);
-        let handle = if K::INLINE { 0 } else { self.words.load(domain, self.handles_at + index) };
-        Separator { prefix, handle }
-    }
-
-    #[inline(always)]
-    fn child<D: Domain>(&self, domain: &D, index: usize) -> u64 {
-        self.words.load_acquire(domain, self.children_at + index)
-    }
-}
-
-/// How many of `count` come before the first that `is_before` says no to. Without branches that a
-/// processor could guess wrong.
-#[inline(always)]
-fn partition_point(count: usize, is_before: impl Fn(usize) -> bool) -> usize {
-    let (mut base, mut size) = (0, count);
-    while size > 1 {
-        let half = size / 2;
-        base += if is_before(base + half - 1) { half } else { 0 };
-        size -= half;
-    }
-    base + usize::from(size == 1 && is_before(base))
-}
-
 impl InnerTree {
-    /// A tree of no node yet, with so many separators to a node.
+    /// A tree of no node yet, with so many separators to a node, [`CAPACITY`] at most.
     pub(super) fn new<K: IndexKey + ?Sized>(placement: InnerNodes, capacity: usize) -> Self {
-        let key_words = if K::INLINE { 1 } else { 2 };
-        let node_words = (HEADER_WORDS + capacity * key_words + capacity + 1).next_multiple_of(8);
+        let columns = Columns::of::<K>(capacity);
         // The arena's chunks are counted in powers of two.
-        let first_words = (FIRST_NODES * node_words).next_power_of_two();
+        let first_words = (FIRST_NODES * columns.node_words).next_power_of_two();
         // The locks come first among what a modelled machine is told of.
         let next_place = Arc::new(AtomicUsize::new(LOCK_BYTES));
         Self {
             nodes: Memory::new(placement, first_words, &next_place),
             separators: Separators::new(placement, &next_place),
             capacity,
-            key_words,
-            node_words,
+            columns,
             root: AtomicU32::new(0),
             state: Mutex::default(),
         }
@@ -197,37 +125,10 @@ impl InnerTree {
 
     #[inline(always)]
     fn try_node<'a, D: Domain>(&'a self, pool: &'a Pool<D>, number: u32) -> Option<Node<'a>> {
-        let words = self.nodes.words(pool, number as usize * self.node_words, self.node_words)?;
-        let handles_at = HEADER_WORDS + self.capacity;
-        let children_at = HEADER_WORDS + self.capacity * self.key_words;
-        Some(Node { words, handles_at, children_at })
-    }
-
-    /// The child of a node to go to.
-    #[inline(always)]
-    fn search<D: Domain, K: IndexKey + ?Sized>(
-        &self,
-        pool: &Pool<D>,
-        node: Node<'_>,
-        count: usize,
-        target: Target<'_, K>,
-        prefix: u64,
-    ) -> usize {
-        let domain = pool.domain();
-        let compare = |index: usize, key: &K| {
-            let separator = node.separator::<D, K>(domain, index);
-            self.separators.compare(pool, separator, prefix, key)
-        };
-        match target {
-            Target::Of(key) => {
-                partition_point(count, |index| compare(index, key) != Order::Greater)
-            }
-            Target::Before(key) => {
-                partition_point(count, |index| compare(index, key) == Order::Less)
-            }
-            Target::First => 0,
-            Target::Last => count,
-        }
+        let columns = self.columns;
+        let first = number as usize * columns.node_words;
+        let words = self.nodes.words(pool, first, columns.node_words)?;
+        Some(Node { words, columns })
     }
 
     /// Goes down to a leaf. The caller does what it does with the leaf's lock and then asks whether
@@ -257,37 +158,31 @@ impl InnerTree {
         'anew: loop {
             let mut number = self.root.load(Ordering::Acquire);
             let Some(mut node) = self.try_node(pool, number) else { continue };
-            let mut version = node.version(domain);
-            if version & 1 == 0 || self.root.load(Ordering::Acquire) != number {
+            let mut header = node.header(domain);
+            if !header.is_in_tree() || self.root.load(Ordering::Acquire) != number {
                 continue;
             }
             let mut is_root = true;
             loop {
-                let (count, level) = node.meta(domain);
-                let count = count.min(self.capacity);
-                let index = self.search(pool, node, count, target, prefix);
+                let index = node.search(pool, &self.separators, header.count(), target, prefix);
                 let child = node.child(domain, index);
-                note(Step { node, number, version, count, index, is_root });
+                note(Step { node, number, header, index, is_root });
                 is_root = false;
-                if level <= 1 {
-                    return Place { leaf: Link::from_bits(child), index, node: number, version };
+                if header.level() <= 1 {
+                    return Place { leaf: Link::from_bits(child), index, node: number, header };
                 }
                 let below = child as u32;
                 let Some(next) = self.try_node(pool, below) else { continue 'anew };
-                if level == 2 {
-                    // Of the lowest nodes there are too many for the nearer caches, and each step of a search among the
-                    // separators would wait for its line.
-                    next.words.prefetch(domain, HEADER_WORDS + self.capacity);
-                }
-                let next_version = next.version(domain);
-                // In this order: it was the child when its version was read.
-                if next_version & 1 == 0
+                next.prefetch_pivots(domain);
+                let next_header = next.header(domain);
+                // In this order: it was the child when its header was read.
+                if !next_header.is_in_tree()
                     || node.child(domain, index) != child
-                    || node.version_again(domain) != version
+                    || node.header_again(domain) != header
                 {
                     continue 'anew;
                 }
-                (node, number, version) = (next, below, next_version);
+                (node, number, header) = (next, below, next_header);
             }
         }
     }
@@ -308,21 +203,21 @@ impl InnerTree {
                 }
                 let edge = |index| {
                     let separator = step.node.separator::<D, K>(domain, index);
-                    Some((separator, step.number, step.version))
+                    Some((separator, step.number, step.header))
                 };
                 if step.index > 0 {
                     lower = edge(step.index - 1);
                 }
-                if step.index < step.count {
+                if step.index < step.header.count() {
                     upper = edge(step.index);
                 }
             });
             let copy = |edge: Edge| match edge {
                 None => Some(None),
-                Some((separator, number, version)) => {
+                Some((separator, number, header)) => {
                     let copy = self.separators.with(pool, separator, K::to_buf)?;
                     let node = self.try_node(pool, number)?;
-                    (node.version_again(domain) == version).then_some(Some(copy))
+                    (node.header_again(domain) == header).then_some(Some(copy))
                 }
             };
             if let (Some(lower), Some(upper)) = (copy(lower), copy(upper))
@@ -337,7 +232,7 @@ impl InnerTree {
     #[inline(always)]
     pub(super) fn is_current<D: Domain>(&self, pool: &Pool<D>, place: &Place) -> bool {
         self.try_node(pool, place.node)
-            .is_some_and(|node| node.version_again(pool.domain()) == place.version)
+            .is_some_and(|node| node.header_again(pool.domain()) == place.header)
     }
 
     /// The leaf at another index of the node that a place is in, if there is one. As true as the
@@ -350,9 +245,8 @@ impl InnerTree {
     ) -> Option<Place> {
         let domain = pool.domain();
         let node = self.try_node(pool, place.node)?;
-        let (count, _) = node.meta(domain);
         let leaf = || Link::from_bits(node.child(domain, index));
-        (index <= count.min(self.capacity)).then(|| Place { leaf: leaf(), index, ..*place })
+        (index <= place.header.count()).then(|| Place { leaf: leaf(), index, ..*place })
     }
 
     /// Tells the visitor of the blocks of the pool that the nodes lie in, if they do.
