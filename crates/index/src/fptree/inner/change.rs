@@ -57,7 +57,8 @@ impl InnerTree {
         nodes: usize,
     ) -> Result<(), AllocError> {
         while state.free_nodes() < state.promised + nodes + MARGIN {
-            let (first, words) = (state.provided as usize * self.columns.node_words, self.columns.node_words);
+            let (first, words) =
+                (state.provided as usize * self.columns.node_words, self.columns.node_words);
             // A node that would cross the end of a chunk is left out.
             if first + words > self.nodes.chunk_end(first) {
                 let next = self.nodes.chunk_end(first).div_ceil(words);
@@ -155,7 +156,13 @@ impl InnerTree {
         loop {
             let node = self.node(pool, number);
             let header = node.header(domain);
-            let index = node.search(pool, &self.separators, header.count(), Target::Of(key), prefix_of(key));
+            let index = node.search(
+                pool,
+                &self.separators,
+                header.count(),
+                Target::Of(key),
+                prefix_of(key),
+            );
             path.push((number, index));
             if header.level() <= 1 {
                 return path;

@@ -105,7 +105,8 @@ fn nodes_in_the_pool_do_the_same() {
 #[test]
 fn a_rebuilt_tree_leads_to_every_leaf() {
     let counts = [1u64, 2, 4, 5, 6, 15, 16, 17, 18, 20, 21, 31, 32, 33, 100, 1000];
-    for (count, capacity) in counts.into_iter().flat_map(|count| [(count, FEW), (count, CAPACITY)]) {
+    for (count, capacity) in counts.into_iter().flat_map(|count| [(count, FEW), (count, CAPACITY)])
+    {
         let pool = pool();
         let leaves: Vec<_> = (0..count).map(|number| (number * 10, leaf(number))).collect();
         let tree = InnerTree::new::<u64>(InnerNodes::Dram, capacity);
