@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use lapis_device::Modelled;
-use lapis_index::{AnyIndex, Change, Exploration, IndexKey, IndexKind, IndexOptions};
+use lapis_index::{AnyIndex, Change, Exploration, IndexKey, IndexKind, IndexOptions, InnerNodes};
 use lapis_pmem::AuditReport;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -64,7 +64,11 @@ where
     }
 
     fn pool_bytes(&self) -> usize {
-        2 << 20
+        match self.options.inner_nodes {
+            InnerNodes::Dram => 2 << 20,
+            // The allocator takes half a MiB at once for blocks of their size.
+            InnerNodes::Pm => 4 << 20,
+        }
     }
 
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<Self::Operation> {

@@ -47,7 +47,7 @@ pub(super) struct Words<'a> {
 /// Words of two lines.
 pub(super) const GROUP: usize = 2 * LINE_BYTES / 8;
 
-/// A group of words.
+/// A group of words, whose places need no check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group<'a> {
     cells: &'a [PCell<u64>; GROUP],
