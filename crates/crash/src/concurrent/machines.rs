@@ -12,6 +12,7 @@ use lapis_device::{
 use lapis_pmem::{Pool, PoolError, Region};
 use parking_lot::Mutex;
 
+use super::first_cut::{AMONG, FirstCut};
 use super::history::History;
 use super::options::{ConcurrentOptions, Selection};
 use super::rule::BrokenRule;
@@ -21,7 +22,7 @@ use crate::erased::{AnyConcurrentSubject, AnyShared, AnyState, AnyValue};
 use crate::image_check::{be_quiet, guarded};
 use crate::oracle::{Failure, difference};
 use crate::run::Events;
-use crate::storage::{Storage, attach, plan_faults};
+use crate::storage::{Storage, attach, contents_of, plan_faults};
 use crate::subject::text;
 use crate::timeline::clause;
 
@@ -29,20 +30,22 @@ use crate::timeline::clause;
 pub(super) struct Machines<'b> {
     pub(super) subject: &'b dyn AnyConcurrentSubject,
     pub(super) options: &'b ConcurrentOptions,
-    region: Region,
+    pub(super) region: Region,
     pub(super) scratch: Region,
     pub(super) recovering: Modelled,
     /// Block devices to recover on.
-    devices: Vec<ModelledSsd>,
+    pub(super) devices: Vec<ModelledSsd>,
     /// What is done by whom, and where it starts from.
     pub(super) seed: u64,
     /// What was done beforehand, numbered from one.
     pub(super) before: Vec<(u32, AnyValue)>,
     /// The calls of each worker, numbered worker after worker from one.
     pub(super) calls: Vec<Vec<(u32, AnyValue)>>,
-    prepared: Vec<u8>,
-    prepared_devices: Vec<SsdContents>,
-    initial: Option<AnyState>,
+    pub(super) prepared: Vec<u8>,
+    pub(super) prepared_devices: Vec<SsdContents>,
+    pub(super) initial: Option<AnyState>,
+    /// The power cut in the last of what was done beforehand, if there was one.
+    pub(super) first_cut: Option<FirstCut>,
 }
 
 /// A history that was run.
@@ -139,6 +142,7 @@ impl<'b> Machines<'b> {
             prepared: Vec::new(),
             prepared_devices: Vec::new(),
             initial: None,
+            first_cut: None,
         })
     }
 
@@ -162,13 +166,18 @@ impl<'b> Machines<'b> {
         let storage = unsafe { self.storage(&self.region, Pool::create, &domain, None)? };
         let devices = storage.devices.clone();
         let live = self.subject.create(storage)?;
+        self.first_cut = None;
+        if self.begins_with_cut() {
+            let among = if selection.before.is_some() { 1 } else { AMONG };
+            return self.prepare_cut(live, &domain, &devices, among);
+        }
         for (_, operation) in &self.before {
             self.subject.perform(&live, operation)?;
         }
         self.initial = Some(self.subject.observe(&live)?);
         drop(live);
-        self.prepared = self.contents();
-        self.prepared_devices = devices.iter().map(ModelledSsd::contents).collect();
+        self.prepared = contents(&self.region);
+        self.prepared_devices = contents_of(&devices);
         Ok(())
     }
 
@@ -176,7 +185,7 @@ impl<'b> Machines<'b> {
     ///
     /// # Safety
     /// The pool is dropped before the region is used again.
-    unsafe fn storage(
+    pub(super) unsafe fn storage(
         &self,
         region: &Region,
         make: fn(Region, Modelled) -> Result<Pool<Modelled>, PoolError>,
@@ -218,12 +227,6 @@ impl<'b> Machines<'b> {
         states.revert(image, &mut self.scratch).map_err(text)
     }
 
-    fn contents(&self) -> Vec<u8> {
-        // SAFETY: mapped, and nothing else touches the region during this call.
-        unsafe { std::slice::from_raw_parts(self.region.base(), self.region.mapped_bytes()) }
-            .to_vec()
-    }
-
     /// Runs the history on one schedule.
     pub(super) fn run(&mut self, policy: &SchedulePolicy) -> Result<Ran, String> {
         let subject = self.subject;
@@ -231,14 +234,12 @@ impl<'b> Machines<'b> {
         let (suppress, mutant) = (self.options.suppress, self.options.mutant);
         let config = Config { concurrent: true, suppress, mutant, ..Config::default() };
         let domain = Modelled::over(&self.region, config);
-        // SAFETY: the pool is dropped before the region is used again.
-        let storage = unsafe { self.storage(&self.region, Pool::open, &domain, None)? };
-        let devices = storage.devices.clone();
-        devices.iter().zip(&self.prepared_devices).for_each(|(device, held)| device.hold(held));
-        storage.abandon();
-        let live = subject.open(storage)?;
-        let base = self.contents();
-        let devices_before = devices.iter().map(ModelledSsd::contents).collect();
+        let (live, devices) = match guarded(|| self.open_prepared(&domain)) {
+            Ok(opened) => opened,
+            Err(failure) => return Ok(self.not_opened(&domain, policy, &failure)),
+        };
+        let base = contents(&self.region);
+        let devices_before = contents_of(&devices);
         let faults = subject.device_faults(self.seed);
         domain.set_tracing(true);
         let returned: Vec<Mutex<Vec<AnyValue>>> =
@@ -291,6 +292,24 @@ impl<'b> Machines<'b> {
         let wrong = wrong.map(|(rule, call, what)| Found::without_crash(rule, call, what));
         let (spans, devices) = (spans.into_inner(), devices_before);
         Ok(Ran { run, trace, base, devices, history, passed, events, wrong, spans })
+    }
+
+    /// A run that came to nothing, because what was prepared cannot be opened.
+    fn not_opened(&self, domain: &Modelled, policy: &SchedulePolicy, failure: &Failure) -> Ran {
+        let rule = BrokenRule::Recovery(clause(failure));
+        let what = format!("before the history begins, {failure}");
+        let trace = domain.take_trace();
+        Ran {
+            run: domain.run_workers(policy, Vec::new()),
+            base: self.prepared.clone(),
+            devices: self.prepared_devices.clone(),
+            history: History::of(&trace, &self.calls, &[]),
+            passed: Vec::new(),
+            events: Events::default(),
+            wrong: Some(Found::without_crash(rule, None, what)),
+            spans: Vec::new(),
+            trace,
+        }
     }
 
     /// The structure's own workers.
@@ -456,8 +475,14 @@ impl<'b> Machines<'b> {
     }
 }
 
+/// What a region holds that nobody uses.
+pub(super) fn contents(region: &Region) -> Vec<u8> {
+    // SAFETY: mapped, and nothing else touches the region during this call.
+    unsafe { std::slice::from_raw_parts(region.base(), region.mapped_bytes()) }.to_vec()
+}
+
 /// Writes the first bytes of a region nobody uses.
-fn fill(region: &Region, contents: &[u8]) {
+pub(super) fn fill(region: &Region, contents: &[u8]) {
     assert!(contents.len() <= region.mapped_bytes());
     // SAFETY: mapped for that long, and no pool is open on the region.
     unsafe { region.base().copy_from_nonoverlapping(contents.as_ptr(), contents.len()) };

@@ -14,6 +14,7 @@
 
 mod case;
 mod explore;
+mod first_cut;
 mod history;
 mod linearizability;
 mod machines;

@@ -3,6 +3,7 @@
 use lapis_device::{CrashPoint, CrashStates, LineRead, Marker};
 
 use super::case::Case;
+use super::first_cut::FirstCut;
 use super::history::Call;
 use super::machines::{Machines, Ran};
 use super::options::replay_command;
@@ -82,11 +83,7 @@ pub(super) fn draw(machines: &mut Machines<'_>, ran: &Ran, case: &Case) -> Resul
         explorations: case.runs,
         history: Some(ShrunkHistory {
             workers: callers,
-            before: machines
-                .before
-                .iter()
-                .map(|(number, call)| kept_before(*number, call))
-                .collect(),
+            before: beforehand(machines),
             schedule: schedule.to_string(),
             switches: schedule.switches(),
             deviations: case.deviations,
@@ -99,8 +96,17 @@ fn kept(number: u32, worker: Option<u8>, operation: &impl std::fmt::Debug) -> Ke
     KeptOperation { number: number as usize, worker, what: format!("{operation:?}") }
 }
 
-fn kept_before(number: u32, operation: &impl std::fmt::Debug) -> KeptOperation {
-    kept(number, None, operation)
+/// What was done beforehand, and the power cut in the last of it.
+fn beforehand(machines: &Machines<'_>) -> Vec<KeptOperation> {
+    let all = machines.before.iter();
+    let mut kept: Vec<_> = all.map(|(number, call)| kept(*number, None, call)).collect();
+    if let (Some(last), Some(FirstCut { position, image })) = (kept.last_mut(), &machines.first_cut)
+    {
+        last.what.push_str(&format!(
+            ", and the power is cut after {position} events of it, image {image:?}"
+        ));
+    }
+    kept
 }
 
 fn call_name(machines: &Machines<'_>, number: u32) -> String {
