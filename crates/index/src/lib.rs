@@ -33,6 +33,7 @@ mod capability;
 mod declaration;
 mod entries_by_part;
 mod error;
+mod group_search;
 mod hash_table;
 mod in_turns;
 mod index;

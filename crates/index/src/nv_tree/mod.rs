@@ -93,7 +93,7 @@ use crate::index::{Capabilities, Index, IndexError, IndexOptions, InnerNodes, fo
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
-use inner::{Directory, Entry, Shape};
+use inner::{Directory, Entry, MOST_PLN_ENTRIES, Shape};
 use leaf::{LEAF_SIZES, LeafHeader, capacity_of};
 
 const FORMAT_VERSION: u32 = 1;
@@ -220,7 +220,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
 
 /// Inner nodes are in proportion to leaves, so that a tree of small leaves has all levels too.
 fn shape_of(leaf_bytes: usize, has_keys: bool, inner_nodes: InnerNodes) -> Shape {
-    let pln_entries = (leaf_bytes * leaf_bytes / 2048).clamp(8, 128);
+    let pln_entries = (leaf_bytes * leaf_bytes / 2048).clamp(8, MOST_PLN_ENTRIES);
     Shape { pln_entries, fanout: 4 * pln_entries, has_keys, inner_nodes }
 }
 

@@ -13,6 +13,7 @@ use lapis_pmem::{
     AllocError, BlockVisitor, Committed, Domain, DramWords, LINE_BYTES, Link, PCell, Pool,
 };
 
+use crate::group_search::GROUP;
 use crate::index::InnerNodes;
 
 /// Chunk c holds 2^c times what the first one does.
@@ -43,9 +44,6 @@ pub(super) struct Words<'a> {
     /// Where they are in the arena; none if they are persistent memory, which the domain sees.
     dram_at: Option<usize>,
 }
-
-/// Words of two lines.
-pub(super) const GROUP: usize = 2 * LINE_BYTES / 8;
 
 /// A group of words, whose places need no check.
 #[derive(Clone, Copy, Debug)]

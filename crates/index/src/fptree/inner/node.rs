@@ -21,8 +21,9 @@ use std::sync::atomic::{Ordering, fence};
 use lapis_pmem::{Domain, Pool};
 
 use super::Target;
-use super::memory::{GROUP, Words};
+use super::memory::Words;
 use super::separators::{Separator, Separators};
+use crate::group_search::{GROUP, partition_point};
 use crate::key::IndexKey;
 
 const PIVOTS_AT: usize = 1;
@@ -88,23 +89,6 @@ impl Header {
 pub(super) struct Node<'a> {
     pub(super) words: Words<'a>,
     pub(super) columns: Columns,
-}
-
-/// How many of a group's first 15 come before the first that `is_before` says no to. Integers are asked about three at
-/// a time, none of which depends on another, nor on a guess of the processor's. Strings may take long to compare, and
-/// are as few as can be.
-#[inline(always)]
-fn partition_point<K: IndexKey + ?Sized>(is_before: impl Fn(usize) -> bool) -> usize {
-    if K::INLINE {
-        let of_three = |first: usize, step: usize| -> usize {
-            (0..3).map(|number| usize::from(is_before(first + number * step))).sum()
-        };
-        let passed = 4 * of_three(3, 4);
-        return passed + of_three(passed, 1);
-    }
-    [8, 4, 2, 1]
-        .into_iter()
-        .fold(0, |passed, half| passed + half * usize::from(is_before(passed + half - 1)))
 }
 
 impl Node<'_> {
@@ -173,7 +157,7 @@ impl Node<'_> {
             order.is_lt() | (equal_is_before & order.is_eq())
         };
         let Some(pivots) = self.words.group(0) else { return 0 };
-        let group = partition_point::<K>(|group| {
+        let group = partition_point(K::INLINE, |group| {
             is_before(pivots.load(domain, PIVOTS_AT + group), group * GROUP + GROUP - 1)
         });
         // The greatest integer is also where no pivot is.
@@ -184,7 +168,7 @@ impl Node<'_> {
         group.prefetch(domain);
         children.prefetch(domain);
         let passed =
-            partition_point::<K>(|index| is_before(group.load(domain, index), first + index));
+            partition_point(K::INLINE, |index| is_before(group.load(domain, index), first + index));
         (first + passed).min(count)
     }
 

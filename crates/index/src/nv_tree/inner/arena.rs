@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering as MemoryOrdering;
 
-use lapis_pmem::{BlockVisitor, Committed, Domain, DramWords, Guard, Link, PCell, Pool};
+use lapis_pmem::{
+    BlockVisitor, Committed, Domain, DramWords, Guard, LINE_BYTES, Link, PCell, Pool,
+};
 
 use crate::index::InnerNodes;
 
@@ -119,6 +121,19 @@ impl<D: Domain> Words<'_, D> {
         }
         self.domain.touch_dram(self.offset_bytes + at * 8, 8);
         cell.atomic().load(MemoryOrdering::Acquire)
+    }
+
+    /// Asks for the lines of so many words, of which the first one begins a line.
+    #[inline(always)]
+    pub(super) fn prefetch(self, at: usize, words: usize) {
+        if self.domain.prefetches() {
+            if !self.in_pool {
+                self.domain.prefetch_dram(self.offset_bytes + at * 8, words * 8);
+            }
+            for line in self.cells[at..at + words].chunks(LINE_BYTES / 8) {
+                self.domain.prefetch(line.as_ptr().cast());
+            }
+        }
     }
 
     /// Stores a word after everything before.

@@ -1,5 +1,6 @@
 //! The directory: the top of the inner nodes, never changed, replaced as a whole.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use lapis_pmem::{BlockVisitor, Domain, Guard, Pool};
@@ -7,6 +8,7 @@ use lapis_pmem::{BlockVisitor, Domain, Guard, Pool};
 use super::super::leaf::order_loads;
 use super::arena::{Arena, Words, leading_word};
 use super::segment::{Edit, Entry, PlnReading, Segment, Separator, Shape};
+use crate::group_search::last_admitted;
 
 /// What a descent looks for: the last separator that it admits.
 #[derive(Clone, Copy, Debug)]
@@ -35,22 +37,23 @@ impl<'k> Probe<'k> {
         Self::Below(key.first, &key.bytes)
     }
 
-    /// Whether the separator with its first word at `at`, and the place of the rest `stride` words
-    /// further on, is admitted.
+    /// The greatest integer that is admitted. Of none it is one that no separator is, but the first, which nobody asks about.
     #[inline(always)]
-    fn admits<D: Domain>(
-        self,
-        words: Words<'_, D>,
-        has_keys: bool,
-        at: usize,
-        stride: usize,
-    ) -> bool {
-        let order = |first: u64, bytes: &[u8]| {
-            let found = words.load(at);
-            if found != first || !has_keys {
-                return found.cmp(&first);
-            }
-            words.compare_key(words.load(at + stride) as usize, bytes)
+    fn most(self) -> u64 {
+        match self {
+            Self::Lowest => 0,
+            Self::UpTo(first, _) => first,
+            Self::Below(first, _) => first.saturating_sub(1),
+            Self::Highest => u64::MAX,
+        }
+    }
+
+    /// Whether the string with its first word at `at`, and at `key_at` the place of all of it, is admitted.
+    #[inline(always)]
+    fn admits<D: Domain>(self, words: Words<'_, D>, at: usize, key_at: usize) -> bool {
+        let order = |first: u64, bytes: &[u8]| match words.load(at).cmp(&first) {
+            Ordering::Equal => words.compare_key(words.load(key_at) as usize, bytes),
+            order => order,
         };
         match self {
             Self::Lowest => false,
@@ -59,20 +62,6 @@ impl<'k> Probe<'k> {
             Self::Highest => true,
         }
     }
-}
-
-/// The last of `count` entries that is admitted; entry 0 if none is.
-#[inline(always)]
-fn last_admitted(count: usize, admits: impl Fn(usize) -> bool) -> usize {
-    let (mut base, mut left) = (0, count);
-    while left > 1 {
-        let half = left / 2;
-        if admits(base + half) {
-            base += half;
-        }
-        left -= half;
-    }
-    base
 }
 
 /// Where a descent has led, in the directory that it went through.
@@ -165,19 +154,33 @@ impl Directory {
     /// The leaf behind the last separator that `probe` admits, or the first leaf.
     #[inline(always)]
     pub(in super::super) fn find<D: Domain>(&self, pool: &Pool<D>, probe: Probe<'_>) -> Found {
-        let top = self.arena.words(pool);
-        let (count, has_keys) = (self.segments.len(), self.shape.has_keys);
-        let at = last_admitted(count, |index| probe.admits(top, has_keys, index, count));
+        if self.shape.has_keys {
+            return self.find_by(pool, false, |words, at, key_at| probe.admits(words, at, key_at));
+        }
+        let most = probe.most();
+        self.find_by(pool, true, |words, at, _| words.load(at) <= most)
+    }
+
+    #[inline(always)]
+    fn find_by<D: Domain>(
+        &self,
+        pool: &Pool<D>,
+        are_integers: bool,
+        admits: impl Fn(Words<'_, D>, usize, usize) -> bool,
+    ) -> Found {
+        let (top, count) = (self.arena.words(pool), self.segments.len());
+        let at = last_admitted(count, are_integers, |index| admits(top, index, count + index));
         let segment = &*self.segments[at];
         let words = segment.words(pool);
-        let stride = segment.key_of_inner_entry();
-        let pln = last_admitted(segment.plns, |index| probe.admits(words, has_keys, index, stride));
-        let stride = segment.key_of_pln_entry();
+        let keys_at = segment.key_of_inner_entry();
+        let pln = last_admitted(segment.plns, are_integers, |index| {
+            admits(words, index, keys_at + index)
+        });
+        segment.prefetch_pln(words, pln);
         loop {
             let reading = segment.read_pln(words, pln);
-            let entry = last_admitted(reading.count, |index| {
-                probe.admits(words, has_keys, reading.base + index, stride)
-            });
+            let entry = segment
+                .search_pln(words, reading, are_integers, |at, key_at| admits(words, at, key_at));
             let link = words.load(segment.link_at(reading, entry));
             let found = Found { link, segment: at, pln, entry, reading };
             if self.is_still(pool, &found) {

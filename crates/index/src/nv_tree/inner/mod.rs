@@ -15,4 +15,4 @@ mod directory;
 mod segment;
 
 pub(super) use directory::{Directory, Found, Probe, Rebuilt};
-pub(super) use segment::{Edit, Entry, Separator, Shape};
+pub(super) use segment::{Edit, Entry, MOST_PLN_ENTRIES, Separator, Shape};

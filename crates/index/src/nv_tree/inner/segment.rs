@@ -3,8 +3,9 @@
 //! ```text
 //!  words
 //!  inner node  n first words of separators │ n places of whole keys (byte strings only)
-//!  PLN 0       one line: edition (48 bits), entries (16) │ copy 0 │ copy 1
-//!  ...            a copy: first words of separators │ places (byte strings only) │ links of leaves
+//!  PLN 0       one line: edition (48 bits), entries (16) │ pivots of copy 0 │ of copy 1 │ copy 0 │ copy 1
+//!  ...            pivots: one line, the first words of the separators 16, 32, ..
+//!                 a copy: first words of separators │ places (byte strings only) │ links of leaves
 //!  PLN n-1
 //!  keys        length and bytes of each separator (byte strings only), appended
 //! ```
@@ -15,15 +16,24 @@
 //! that somebody has made a change since. So readers wait for nobody, and a PLN has never more
 //! than one step of a change to show.
 //!
+//! A search waits for the first line and the pivots, which come together, and then for 16 separators and their links.
+//!
 //! Entry 0, of the inner node and of a PLN, covers everything below entry 1 whatever its key.
 
-use lapis_pmem::{Domain, Pool};
+use lapis_pmem::{Domain, LINE_BYTES, Pool};
 
 use super::arena::{Arena, Words, key_words, leading_word};
+use crate::group_search::{GROUP, last_admitted, partition_point};
 use crate::index::InnerNodes;
 
-/// Words before the copies of a PLN.
-const PLN_HEAD_WORDS: usize = 8;
+/// Words of a line.
+const LINE_WORDS: usize = LINE_BYTES / 8;
+/// Words before the copies of a PLN: its first line, and the pivots of each copy.
+const PLN_HEAD_WORDS: usize = 3 * LINE_WORDS;
+/// Pivots of a copy: a power of two less one.
+const PIVOTS: usize = LINE_WORDS - 1;
+/// Entries of a PLN that as many pivots serve.
+pub(in super::super) const MOST_PLN_ENTRIES: usize = (PIVOTS + 1) * GROUP;
 /// Words for keys that are left free at the least.
 const SPARE_KEY_WORDS: usize = 256;
 const COUNT_BITS: u32 = 16;
@@ -112,8 +122,10 @@ impl Edit {
 pub(super) struct PlnReading {
     /// The word that stays the same as long as the PLN does.
     pub(super) edition: u64,
+    /// Where its pivots are.
+    pivots_at: usize,
     /// Where its entries begin.
-    pub(super) base: usize,
+    base: usize,
     pub(super) count: usize,
 }
 
@@ -154,7 +166,7 @@ impl Segment {
             let base = segment.copy_at(pln, 0);
             for (index, entry) in entries[from..to].iter().enumerate() {
                 let key_at = segment.add_key(words, &entry.key);
-                segment.put(words, base, index, (entry.key.first, key_at, entry.link));
+                segment.put(words, (pln, 0), index, (entry.key.first, key_at, entry.link));
             }
             words.store(segment.pln_at(pln), (to - from) as u64);
             words.store(pln, words.load(base));
@@ -180,13 +192,54 @@ impl Segment {
         self.pln_at(pln) + PLN_HEAD_WORDS + copy * self.shape.copy_words()
     }
 
+    #[inline(always)]
+    fn pivots_at(&self, pln: usize, copy: usize) -> usize {
+        self.pln_at(pln) + (1 + copy) * LINE_WORDS
+    }
+
+    /// Asks for what tells where in a PLN to go on.
+    #[inline(always)]
+    pub(super) fn prefetch_pln<D: Domain>(&self, words: Words<'_, D>, pln: usize) {
+        words.prefetch(self.pln_at(pln), PLN_HEAD_WORDS);
+    }
+
+    /// The last entry of a PLN that is admitted; entry 0 if none is. `admits` is asked about the word at a place,
+    /// and told where the place of the whole key is kept.
+    #[inline(always)]
+    pub(super) fn search_pln<D: Domain>(
+        &self,
+        words: Words<'_, D>,
+        reading: PlnReading,
+        are_integers: bool,
+        admits: impl Fn(usize, usize) -> bool,
+    ) -> usize {
+        let PlnReading { pivots_at, base, count, .. } = reading;
+        let entries = self.shape.pln_entries;
+        // Pivot 0 is that of the second group.
+        let groups = count.div_ceil(GROUP).max(1);
+        let group = last_admitted(groups, are_integers, |group| {
+            admits(pivots_at + group - 1, base + entries + group * GROUP)
+        });
+        let first = group * GROUP;
+        let together = GROUP.min(entries - first);
+        words.prefetch(base + first, together);
+        words.prefetch(self.link_at(reading, first), together);
+        // The first one is admitted, or there is none before it.
+        let passed = partition_point(are_integers, |index| {
+            let index = first + 1 + index;
+            (index < count) && admits(base + index, base + entries + index)
+        });
+        first + passed
+    }
+
     /// Where a PLN's entries are now.
     #[inline(always)]
     pub(super) fn read_pln<D: Domain>(&self, words: Words<'_, D>, pln: usize) -> PlnReading {
         let edition = words.load(self.pln_at(pln));
-        let base = self.copy_at(pln, (edition >> COUNT_BITS & 1) as usize);
+        let copy = (edition >> COUNT_BITS & 1) as usize;
         let count = (edition & ((1 << COUNT_BITS) - 1)) as usize;
-        PlnReading { edition, base, count }
+        let (pivots_at, base) = (self.pivots_at(pln, copy), self.copy_at(pln, copy));
+        PlnReading { edition, pivots_at, base, count }
     }
 
     /// Whether a PLN is what it was.
@@ -198,12 +251,6 @@ impl Segment {
         edition: u64,
     ) -> bool {
         words.load(self.pln_at(pln)) == edition
-    }
-
-    /// Where the place of the whole key of an entry is kept, from the place of its first word on.
-    #[inline(always)]
-    pub(super) fn key_of_pln_entry(&self) -> usize {
-        self.shape.pln_entries
     }
 
     #[inline(always)]
@@ -218,14 +265,18 @@ impl Segment {
         reading.base + arrays * self.shape.pln_entries + entry
     }
 
+    /// Writes an entry of a copy of a PLN.
     fn put<D: Domain>(
         &self,
         words: Words<'_, D>,
-        base: usize,
+        (pln, copy): (usize, usize),
         index: usize,
         (first, key_at, link): (u64, u64, u64),
     ) {
-        let entries = self.shape.pln_entries;
+        let (base, entries) = (self.copy_at(pln, copy), self.shape.pln_entries);
+        if index > 0 && index.is_multiple_of(GROUP) {
+            words.store(self.pivots_at(pln, copy) + index / GROUP - 1, first);
+        }
         words.store(base + index, first);
         if self.shape.has_keys {
             words.store(base + entries + index, key_at);
@@ -258,7 +309,7 @@ impl Segment {
     /// Makes an edit that the PLN takes. The caller holds the lock of the structure.
     pub(super) fn edit<D: Domain>(&self, words: Words<'_, D>, pln: usize, edit: &Edit) {
         let now = self.read_pln(words, pln);
-        let other = self.copy_at(pln, (now.edition >> COUNT_BITS & 1 ^ 1) as usize);
+        let other = (pln, (now.edition >> COUNT_BITS & 1 ^ 1) as usize);
         let mut to = 0;
         let mut add = |entry| {
             self.put(words, other, to, entry);
@@ -334,7 +385,7 @@ impl Segment {
         index: usize,
     ) -> Entry {
         let at = reading.base + index;
-        let key = self.separator(words, at, self.key_of_pln_entry());
+        let key = self.separator(words, at, self.shape.pln_entries);
         Entry { key, link: words.load(self.link_at(reading, index)) }
     }
 
