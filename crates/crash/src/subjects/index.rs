@@ -468,7 +468,7 @@ impl<K: KeySpace + ?Sized> LiveIndex<K> {
         Err(format!("iteration finds {expected:?} for {key:?}, a look-up {found:?}"))
     }
 
-    /// Looks up some keys of `state`, which the index is in: others in another turn.
+    /// Looks up some keys of `state`, which the index is in: others in another turn, and in some turns all at once.
     fn look_up_some(
         &self,
         state: &Entries<K::Buf>,
@@ -476,8 +476,25 @@ impl<K: KeySpace + ?Sized> LiveIndex<K> {
         pinned: &Guard<'_, Modelled>,
     ) -> Result<(), String> {
         let every = state.len().div_ceil(LOOK_UPS).max(1);
-        let mut chosen = state.iter().skip((spread(turn) % every as u64) as usize).step_by(every);
+        let spread = spread(turn);
+        let mut chosen = state.iter().skip((spread % every as u64) as usize).step_by(every);
+        if spread >> 8 & 7 == 0 {
+            return self.look_up_at_once(&chosen.collect::<Vec<_>>());
+        }
         chosen.try_for_each(|(key, value)| self.look_up(key, Some(value), pinned))
+    }
+
+    /// As [`LiveIndex::look_up`], of many keys.
+    fn look_up_at_once(&self, entries: &[(&K::Buf, u64)]) -> Result<(), String> {
+        let keys: Vec<&K> = entries.iter().map(|(key, _)| K::borrow(key)).collect();
+        let mut answers = vec![None; keys.len()];
+        self.index.get_many(&keys, &mut |place, found| answers[place] = found);
+        match entries.iter().zip(answers).find(|((_, value), found)| *found != Some(*value)) {
+            None => Ok(()),
+            Some(((key, value), found)) => Err(format!(
+                "iteration finds {value} for {key:?}, a look-up of many keys {found:?}"
+            )),
+        }
     }
 }
 

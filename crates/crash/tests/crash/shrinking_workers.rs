@@ -120,7 +120,8 @@ fn a_reader_of_fast_fair_that_does_not_fence_shrinks_to_few_calls() {
         Structure::Index(IndexKind::FastFair),
         &ConcurrentOptions { suppress: Some(fence), schedules: 600, ..options() },
     );
-    assert!(shrunk.operations.len() <= 3, "{:?}", shrunk.operations);
+    // A scan that another one's buffered stores and its own flushes of a whole node decide over.
+    assert!(shrunk.operations.len() <= 5, "{:?}", shrunk.operations);
 }
 
 #[test]

@@ -57,6 +57,12 @@ mutants! {
         at("index/src/fast_fair/write.rs, write_locked")
         .among_workers();
 
+    /// A scan gives away entries without persisting what it has seen of a change that is under way.
+    // I11.
+    UNPERSISTED_SCAN = "fast-fair/unpersisted-scan" =>
+        at("index/src/fast_fair/scan.rs, collect")
+        .among_workers();
+
     /// An empty node's left neighbour is not locked any more when it is linked past that node: another divides it meanwhile,
     /// and its upper half is lost.
     LEFT_NEIGHBOUR_UNLOCKED = "fast-fair/left-neighbour-unlocked" =>

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use lapis_pmem::{Domain, persist_before_answer};
 
-use super::FastFair;
 use super::node::{LEFTWARD, Node, SiblingWord};
 use super::search::{MOST_STEPS, MOST_TRIES, goes_in_circles};
+use super::{FastFair, mutants};
 use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
 use crate::leaf_entries::{LeafEntries, OnLeaf};
@@ -64,6 +64,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 return sibling;
             }
             // I11: had the lock been free, the writer would have fenced.
+            let _mutant = domain.omitting(mutants::UNPERSISTED_SCAN);
             persist_before_answer(domain, [node.slots]);
             return sibling;
         }

@@ -50,4 +50,9 @@ mutants! {
     UNFLUSHED_UNLINKING = "p-clht/unflushed-unlinking" =>
         at("index/src/p_clht/write.rs, remove_key")
         .in_runs(&["p-clht:drained"]);
+
+    /// Who goes over all entries is given some of a bucket that is being changed without their being persisted.
+    UNPERSISTED_WALK = "p-clht/unpersisted-walk" =>
+        at("index/src/p_clht/read.rs, read_chain")
+        .among_workers();
 }

@@ -2,7 +2,7 @@
 
 use lapis_pmem::{Domain, LockWord, persist_before_answer};
 
-use super::PClht;
+use super::{PClht, mutants};
 use crate::hash_table::bucket::{Bucket, is_changing};
 use crate::hash_table::table::Table;
 use crate::key::{IndexKey, place_hash};
@@ -144,6 +144,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             let now = head.lock.reread(domain);
             if now.is_same_section(seen) {
                 if is_changing(now, self.generation) {
+                    let _mutant = domain.omitting(mutants::UNPERSISTED_WALK);
                     self.persist_before_return(head, None);
                 }
                 return;

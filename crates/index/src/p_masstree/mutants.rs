@@ -56,4 +56,9 @@ mutants! {
 
     UNPERSISTED_ANSWER = "p-masstree/unpersisted-answer" =>
         like(p_art::CATALOGUE.entry(p_art::UNPERSISTED_ANSWER));
+
+    /// A look-up that goes on in turns with others says what it has seen of others' changes without persisting it.
+    UNPERSISTED_IN_TURNS = "p-masstree/unpersisted-in-turns" =>
+        at("index/src/p_masstree/read.rs, lookup_in_turns")
+        .among_workers();
 }

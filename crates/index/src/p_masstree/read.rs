@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use lapis_blocks::interleave::Turn;
 use lapis_pmem::{Domain, LINE_BYTES, Link, PCell};
 
-use super::PMasstree;
 use super::node::{BORDER, Key, Node, Slice, View, Word};
+use super::{PMasstree, mutants};
 use crate::key::IndexKey;
 use crate::radix::{Digits, Leaf, Place, damaged_word, leaf_key};
 
@@ -310,6 +310,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
                 break answer;
             }
         };
+        let _mutant = self.handle.pool.domain().omitting(mutants::UNPERSISTED_IN_TURNS);
         self.handle.persist_before_return();
         value
     }

@@ -1,19 +1,21 @@
 //! An index, with keys of one kind.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use lapis_device::Modelled;
-use lapis_index::{AnyIndex, Change, Exploration, IndexKey, IndexKind, IndexOptions, InnerNodes};
+use lapis_index::{
+    AnyIndex, Direction, Exploration, IndexKey, IndexKind, IndexOptions, InnerNodes,
+};
 use lapis_pmem::AuditReport;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::index_call::{CallTo, IndexAnswer, IndexCall, by_key};
 use crate::concurrent::history::Call;
 use crate::concurrent::linearizability::{MapAction, MapKey, is_linearizable};
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
 use crate::storage::Storage;
-use crate::subject::text;
 use crate::subjects::{KeySpace, created, opened, visit_from_root};
 
 /// An index that several workers change.
@@ -24,7 +26,7 @@ pub struct ConcurrentIndex<K: IndexKey + ?Sized> {
     kind: IndexKind,
     options: IndexOptions,
     keys: u64,
-    planned: Option<Plan<Operation<K>>>,
+    planned: Option<Plan<IndexCall<K::Buf>>>,
 }
 
 impl<K: IndexKey + ?Sized> ConcurrentIndex<K> {
@@ -42,20 +44,52 @@ impl<K: IndexKey + ?Sized> ConcurrentIndex<K> {
 
     /// With this one history, whatever the seed.
     #[must_use]
-    pub(in crate::concurrent) fn planned(self, plan: Plan<Operation<K>>) -> Self {
-        Self { planned: Some(plan), ..self }
+    pub(in crate::concurrent) fn planned(self, plan: Plan<(K::Buf, MapAction)>) -> Self {
+        let calls = |all: Vec<_>| -> Vec<_> {
+            all.into_iter().map(|(key, action)| IndexCall::One(key, action)).collect()
+        };
+        let before = calls(plan.before);
+        let workers = plan.workers.into_iter().map(calls).collect();
+        Self { planned: Some(Plan { before, workers }), ..self }
     }
 }
 
-/// Something done with a key.
-type Operation<K> = (<K as IndexKey>::Buf, MapAction);
+impl<K: KeySpace + ?Sized> ConcurrentIndex<K> {
+    /// What is to be done with a key, or now and then in its place a scan from there, or a call of this key and those
+    /// that workers meet at.
+    fn perhaps_of_many(
+        &self,
+        number: u64,
+        action: MapAction,
+        hot: &[u64],
+        random: &mut SmallRng,
+    ) -> IndexCall<K::Buf> {
+        let key = K::key(number);
+        let direction = [Direction::Forward, Direction::Backward][random.random_range(0..2)];
+        let kind = random.random_range(0..8);
+        let mut keys: Vec<_> = hot.iter().map(|&hot| K::key(hot)).collect();
+        keys.extend([K::key(number + 4), key.clone()]);
+        keys.sort();
+        keys.dedup();
+        let first = random.random_range(0..keys.len());
+        keys.rotate_left(first);
+        match (action, kind) {
+            (MapAction::Get, 0 | 1) => IndexCall::GetMany(keys),
+            (MapAction::Get, 2 | 3) => IndexCall::Scan(key, direction),
+            (MapAction::Insert(value), 0) => {
+                IndexCall::InsertMany(keys.into_iter().map(|key| (key, value)).collect())
+            }
+            _ => IndexCall::One(key, action),
+        }
+    }
+}
 
 impl<K: KeySpace + ?Sized> ConcurrentSubject for ConcurrentIndex<K>
 where
     K::Buf: std::hash::Hash,
 {
-    type Operation = Operation<K>;
-    type Returned = Option<u64>;
+    type Operation = IndexCall<K::Buf>;
+    type Returned = IndexAnswer<K::Buf>;
     type State = BTreeMap<K::Buf, u64>;
     type Live = AnyIndex<Modelled, K>;
 
@@ -81,13 +115,14 @@ where
         let mut before: Vec<_> = (0..filled)
             .map(|_| {
                 let key = K::key(random.random_range(0..self.keys));
-                (key, MapAction::Put(random.random_range(0..100)))
+                IndexCall::One(key, MapAction::Put(random.random_range(0..100)))
             })
             .collect();
         if random.random_range(0..3) == 0 {
             // And some on one that most keys were removed from.
             for _ in 0..filled {
-                before.push((K::key(random.random_range(0..self.keys)), MapAction::Remove));
+                let key = K::key(random.random_range(0..self.keys));
+                before.push(IndexCall::One(key, MapAction::Remove));
             }
         }
         // Few keys that workers meet at, neighbours of one another, and now and then any other.
@@ -98,6 +133,7 @@ where
         let reads = random.random_range(2..6);
         let grows = random.random_range(2..7);
         let mut value = 100;
+        let mut many = SmallRng::seed_from_u64(!seed);
         Plan::sharing(before, workers, operations, |worker| {
             let reads = match (contended, worker) {
                 (true, 0) => 0,
@@ -123,7 +159,7 @@ where
                     _ => MapAction::Remove,
                 }
             };
-            (K::key(number), action)
+            self.perhaps_of_many(number, action, &hot, &mut many)
         })
     }
 
@@ -138,17 +174,9 @@ where
     fn perform(
         &self,
         index: &Self::Live,
-        (key, action): &Operation<K>,
-    ) -> Result<Option<u64>, String> {
-        let key = K::borrow(key);
-        let change = match *action {
-            MapAction::Insert(value) => Change::Insert(value),
-            MapAction::Update(value) => Change::Update(value),
-            MapAction::Put(value) => Change::Put(value),
-            MapAction::Remove => Change::Remove,
-            MapAction::Get => return Ok(index.get(key)),
-        };
-        index.change(key, change).map(|outcome| outcome.previous).map_err(text)
+        call: &IndexCall<K::Buf>,
+    ) -> Result<IndexAnswer<K::Buf>, String> {
+        call.ask(index)
     }
 
     fn observe(&self, index: &Self::Live) -> Result<Self::State, String> {
@@ -186,24 +214,10 @@ where
     fn judge(
         &self,
         initial: &Self::State,
-        calls: &[Call<Operation<K>, Option<u64>>],
+        all: &[CallTo<K::Buf>],
         found: &Self::State,
     ) -> Result<(), Offence> {
-        let mut by_key: BTreeMap<&K::Buf, Vec<Call<MapAction, Option<u64>>>> = BTreeMap::new();
-        for call in calls {
-            let (key, action) = &call.operation;
-            by_key.entry(key).or_default().push(Call {
-                worker: call.worker,
-                number: call.number,
-                operation: *action,
-                begin: call.begin,
-                completed: call.completed,
-            });
-        }
-        let keys: BTreeSet<&K::Buf> =
-            initial.keys().chain(found.keys()).chain(by_key.keys().copied()).collect();
-        for key in keys {
-            let calls = by_key.remove(key).unwrap_or_default();
+        for (key, calls) in by_key(all, initial.keys().chain(found.keys()))? {
             let (first, last) = (initial.get(key).copied(), found.get(key).copied());
             let explained = |calls: &[Call<_, _>]| {
                 is_linearizable(&MapKey, calls, &first, &last)
@@ -221,7 +235,7 @@ where
                     break;
                 }
             }
-            let told: Vec<String> = calls.iter().map(describe).collect();
+            let told: Vec<String> = calls.iter().map(|call| describe(call, all)).collect();
             let changed = format!("key {key:?} had {first:?} and has {last:?}, which no");
             return Err(Offence {
                 operation: offender,
@@ -236,8 +250,8 @@ where
         Ok(())
     }
 
-    fn changes(&self, (_, action): &Operation<K>) -> bool {
-        *action != MapAction::Get
+    fn changes(&self, call: &IndexCall<K::Buf>) -> bool {
+        call.changes()
     }
 
     fn owns_source(&self, file: &str) -> bool {
@@ -245,12 +259,20 @@ where
     }
 }
 
-fn describe(call: &Call<MapAction, Option<u64>>) -> String {
+/// A call of one key, and what it is part of.
+fn describe<B: std::fmt::Debug>(call: &Call<MapAction, Option<u64>>, all: &[CallTo<B>]) -> String {
     let Call { worker, number, operation, begin, completed } = call;
+    let part = match all.iter().find(|whole| whole.number == *number).map(|it| &it.operation) {
+        None | Some(IndexCall::One(..)) => "",
+        Some(IndexCall::GetMany(_)) => " of many keys",
+        Some(IndexCall::InsertMany(_)) => " with others",
+        Some(IndexCall::Scan(..)) => " by a scan",
+    };
+    let called = format!("call {number} of worker {worker}");
     match completed {
         Some((end, answer)) => {
-            format!("call {number} of worker {worker} [{begin}, {end}] {operation:?} = {answer:?}")
+            format!("{called} [{begin}, {end}] {operation:?}{part} = {answer:?}")
         }
-        None => format!("call {number} of worker {worker} [{begin}, pending] {operation:?}"),
+        None => format!("{called} [{begin}, pending] {operation:?}{part}"),
     }
 }

@@ -5,6 +5,7 @@ mod block_log;
 mod divided_node;
 mod grown_table;
 mod index;
+mod index_call;
 mod merged_node;
 mod pop_log;
 mod split_node;
