@@ -54,6 +54,18 @@ macro_rules! of_an_index {
 }
 lapis_index::for_each_index!(of_an_index);
 
+/// P-Masstree's reader had found a leaf where the way ended, and then read a word there that led to a layer.
+#[test]
+fn a_layer_that_comes_while_a_scan_of_p_masstree_is_there_is_gone_through() {
+    let options = ConcurrentOptions { workers: 4, ops: 16, seed: 50894, ..few(1) };
+    let structure = Structure::Index(IndexKind::PMasstree);
+    let report =
+        explore_structure_concurrently(structure, Some("p-masstree:bytes"), &options, &|_| ());
+    let report = report.unwrap();
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    assert!(report.images > 0);
+}
+
 #[test]
 fn the_allocator_is_durably_linearizable() {
     survives(Structure::Allocator, &few(30));

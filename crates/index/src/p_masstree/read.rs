@@ -88,6 +88,8 @@ pub enum Found {
     Key(Place),
     /// The leaf of another key that goes on from the same slice.
     Other(Link<Leaf>),
+    /// A layer, which has come there since the way ended there: it goes on now.
+    Layer,
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
@@ -258,7 +260,11 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         if K::INLINE {
             return Found::Key(view.place(slot));
         }
-        let leaf = view.word(self.handle.pool.domain(), slot).leaf();
+        let word = view.word(self.handle.pool.domain(), slot);
+        if word.is_layer() {
+            return Found::Layer;
+        }
+        let leaf = word.leaf();
         match self.key_of_leaf(leaf, view) {
             Some(known) if known.is(key) => Found::Key(leaf.cast()),
             Some(_) => Found::Other(leaf),
@@ -321,6 +327,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         let value = match self.found_at(key, spot) {
             Found::Key(place) => Some(self.value_at(place)),
             Found::Nothing | Found::Other(_) => None,
+            Found::Layer => return None,
         };
         spot.step.view.has_its_entries(self.handle.pool.domain()).then_some(value)
     }

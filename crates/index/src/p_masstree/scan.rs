@@ -128,10 +128,15 @@ impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PMasstree<D, K> {
             if !self.collect(view, &mut entries) {
                 continue;
             }
+            let aim = cut.aim(step.layer);
+            // A layer has come there since the way ended there: it goes on now.
+            let is_layer = |&(slice, word): &(Slice, Word)| slice == aim.slice && word.is_layer();
+            if !K::INLINE && aim.enters && entries.iter().any(is_layer) {
+                continue;
+            }
             if !cut.forward {
                 entries.reverse();
             }
-            let aim = cut.aim(step.layer);
             let ahead = entries
                 .partition_point(|&(slice, word)| !self.is_ahead(slice, word, &cut, aim, view));
             let mut entered = None;
