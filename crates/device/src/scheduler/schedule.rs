@@ -247,9 +247,17 @@ impl View<'_> {
         self.leavable.iter().copied().find(|&(worker, _)| worker == self.current)
     }
 
+    /// What somebody who waits may wait for, though nobody is left to do it: what a worker that has ended has not made
+    /// visible yet.
+    fn awaited_of_ended(&self) -> Option<(u8, u8)> {
+        let waits = self.waits && !self.has_ended();
+        let mut entries = self.leavable.iter().copied();
+        entries.find(|(worker, _)| waits && !self.ready.contains(worker))
+    }
+
     /// Worker after worker, with buffers that drain at once.
     fn plain(&self) -> Step {
-        match self.own_leavable() {
+        match self.own_leavable().or_else(|| self.awaited_of_ended()) {
             Some((worker, entry)) => Step::Drain(worker, entry),
             None if self.waits => self.run_or(self.next_in_turn()),
             None => self.run_or(self.current),
@@ -442,7 +450,8 @@ impl Chooser {
                     Plan { keeps_buffer: choice % 2 == 1, target }
                 });
                 if !decided.keeps_buffer
-                    && let Some((worker, entry)) = view.own_leavable()
+                    && let Some((worker, entry)) =
+                        view.own_leavable().or_else(|| view.awaited_of_ended())
                 {
                     return Step::Drain(worker, entry);
                 }
@@ -539,6 +548,21 @@ mod tests {
         assert_eq!(chooser.choose(&view(&[])), Step::Run(0));
         assert_eq!(chooser.choose(&view(&[(0, 3)])), Step::Drain(0, 3));
         assert_eq!(chooser.choose(&view(&[(1, 0)])), Step::Run(0));
+    }
+
+    #[test]
+    fn who_waits_waits_for_what_a_worker_that_ended_has_left_in_its_buffer() {
+        let plain = SchedulePolicy::Replay(Schedule::default());
+        for policy in [plain, SchedulePolicy::Deviations(Vec::new())] {
+            let mut chooser = Chooser::new(&policy, 2);
+            let mut step = |waits, leavable| {
+                let view = View { current: 1, waits, persists: false, ready: &[1], leavable };
+                chooser.choose(&view)
+            };
+            assert_eq!(step(false, &[(0, 3)]), Step::Run(1), "{policy:?}");
+            assert_eq!(step(true, &[(0, 3)]), Step::Drain(0, 3), "{policy:?}");
+            assert_eq!(step(true, &[]), Step::Run(1), "{policy:?}");
+        }
     }
 
     #[test]
