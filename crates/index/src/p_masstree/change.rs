@@ -25,11 +25,11 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         let domain = handle.pool.domain();
         let pinned = handle.pool.pin();
         let spot = self.spot::<true>(key);
-        let found = spot.as_ref().map_or(Found::Nothing, |spot| self.found_at(key, spot));
+        let found = spot.as_ref().map_or(Some(Found::Nothing), |spot| self.found_at(key, spot));
+        let Some(found) = found else { return Ok(None) };
         let present = match found {
             Found::Key(place) => Some(place),
-            Found::Nothing | Found::Other(_) => None,
-            Found::Layer => return Ok(None),
+            _ => None,
         };
         if let Some(previous) = handle.answer(change, present, mutants::UNPERSISTED_ANSWER) {
             let is_right = spot.is_none_or(|spot| spot.step.view.has_its_entries(domain));
@@ -47,7 +47,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
                 match found {
                     Found::Key(place) => self.set_value(key, value, place, &spot, &locked)?,
                     Found::Other(leaf) => self.add_layers(key, value, leaf, &spot, &locked)?,
-                    Found::Nothing | Found::Layer => {
+                    Found::Nothing => {
                         let Some(slot) = view.permutation.free_slot() else {
                             drop(locked);
                             self.make_room(key)?;

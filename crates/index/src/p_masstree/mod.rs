@@ -73,8 +73,9 @@
 //!
 //! A reader looks at lock and permutation of a node and then whether the node above, and the word in it, are what they
 //! were; at last, whether the section of the border node's lock is still the same (M5). If not, it begins anew: somebody
-//! has completed a change meanwhile. So it does where its way ended at a leaf and the word there now leads to a layer. It waits for nobody. A writer goes down like a reader and takes the lock of the
-//! border node, if nobody has changed the node since; what else it needs it tries to lock, or lets go of everything.
+//! has completed a change meanwhile. So it does where its way ended at a leaf, and the word there leads to a layer by
+//! now. It waits for nobody. A writer goes down like a reader and takes the lock of the border node, if nobody has
+//! changed the node since; what else it needs it tries to lock, or lets go of everything.
 //!
 //! # What differs from the papers, and why
 //!

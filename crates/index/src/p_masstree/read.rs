@@ -88,8 +88,6 @@ pub enum Found {
     Key(Place),
     /// The leaf of another key that goes on from the same slice.
     Other(Link<Leaf>),
-    /// A layer, which has come there since the way ended there: it goes on now.
-    Layer,
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
@@ -252,24 +250,24 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         path
     }
 
-    /// What the border node at `spot` has for `key`.
+    /// What the border node at `spot` has for `key`; none if a layer has come there since the way ended there.
     #[inline(always)]
-    pub(super) fn found_at(&self, key: &Key<'_, K>, spot: &Spot<'_>) -> Found {
-        let Some(slot) = spot.slot else { return Found::Nothing };
+    pub(super) fn found_at(&self, key: &Key<'_, K>, spot: &Spot<'_>) -> Option<Found> {
+        let Some(slot) = spot.slot else { return Some(Found::Nothing) };
         let view = &spot.step.view;
         if K::INLINE {
-            return Found::Key(view.place(slot));
+            return Some(Found::Key(view.place(slot)));
         }
         let word = view.word(self.handle.pool.domain(), slot);
         if word.is_layer() {
-            return Found::Layer;
+            return None;
         }
         let leaf = word.leaf();
-        match self.key_of_leaf(leaf, view) {
+        Some(match self.key_of_leaf(leaf, view) {
             Some(known) if known.is(key) => Found::Key(leaf.cast()),
             Some(_) => Found::Other(leaf),
             None => Found::Nothing,
-        }
+        })
     }
 
     /// The key of a leaf in `view`; none if the node's entries are others by now.
@@ -324,10 +322,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
     /// The value of `key` in the border node at `spot`; nothing if that has other entries by now.
     #[inline(always)]
     fn answer_at(&self, key: &Key<'_, K>, spot: &Spot<'_>) -> Option<Option<u64>> {
-        let value = match self.found_at(key, spot) {
+        let value = match self.found_at(key, spot)? {
             Found::Key(place) => Some(self.value_at(place)),
             Found::Nothing | Found::Other(_) => None,
-            Found::Layer => return None,
         };
         spot.step.view.has_its_entries(self.handle.pool.domain()).then_some(value)
     }

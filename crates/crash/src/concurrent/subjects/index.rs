@@ -276,3 +276,71 @@ fn describe<B: std::fmt::Debug>(call: &Call<MapAction, Option<u64>>, all: &[Call
         None => format!("{called} [{begin}, pending] {operation:?}{part}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lapis_device::{Schedule, SchedulePolicy};
+
+    use crate::concurrent::ConcurrentOptions;
+    use crate::concurrent::machines::Machines;
+    use crate::concurrent::options::Selection;
+
+    /// Of a worker that makes a layer: those from where it refers to it.
+    const LAST_STEPS: usize = 40;
+
+    /// At each step of what one worker asks another has come to each of its last ones, in which it gives two keys a
+    /// layer. What was asked before has taken the node's lock: it is the node's first section no longer.
+    fn beside_a_new_layer_of_p_masstree(asked: IndexCall<Vec<u8>>) {
+        let exploration = &IndexKind::PMasstree.declaration().exploration;
+        let (sources, options) = (exploration.sources, exploration.options.clone());
+        let insert = |key: Vec<u8>| IndexCall::One(key, MapAction::Insert(1));
+        let subject = ConcurrentIndex::<[u8]> {
+            planned: Some(Plan {
+                before: vec![insert(vec![b'a'; 16])],
+                workers: vec![vec![insert(vec![b'b']), asked], vec![insert(vec![b'a'; 12])]],
+            }),
+            ..ConcurrentIndex::new(IndexKind::PMasstree, "p-masstree", sources, options, 2)
+        };
+        let options =
+            ConcurrentOptions { most_deviations: Some(2), ..ConcurrentOptions::default() };
+        let mut machines = Machines::new(&subject, &options, false).unwrap();
+        machines.prepare(options.seed, &Selection::default()).unwrap();
+        let mut run = |policy| {
+            let ran = machines.run(&policy).unwrap();
+            assert_eq!(ran.wrong.map(|wrong| wrong.what), None, "{}", ran.run.schedule);
+            (ran.run.schedule, ran.spans)
+        };
+        let (plain, spans) = run(SchedulePolicy::Replay(Schedule::default()));
+        let (.., asked) = spans.into_iter().find(|(number, ..)| *number == 2).unwrap();
+        let [_, (_, of_other)] = &plain.stretches()[..] else { panic!("{plain}") };
+        for to in asked {
+            for end in of_other.end - LAST_STEPS..of_other.end {
+                run(SchedulePolicy::Guided(plain.with_span_moved(1, of_other.start..end, to)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_look_up_goes_into_a_layer_that_comes_meanwhile() {
+        beside_a_new_layer_of_p_masstree(IndexCall::One(vec![b'a'; 16], MapAction::Get));
+    }
+
+    #[test]
+    fn look_ups_in_turns_go_into_a_layer_that_comes_meanwhile() {
+        beside_a_new_layer_of_p_masstree(IndexCall::GetMany(vec![vec![b'a'; 16]]));
+    }
+
+    #[test]
+    fn a_change_goes_into_a_layer_that_comes_meanwhile() {
+        beside_a_new_layer_of_p_masstree(IndexCall::One(vec![b'a'; 16], MapAction::Update(3)));
+    }
+
+    #[test]
+    fn scans_go_into_a_layer_that_comes_meanwhile() {
+        for direction in [Direction::Forward, Direction::Backward] {
+            let from = vec![b'a'; if direction == Direction::Forward { 13 } else { 20 }];
+            beside_a_new_layer_of_p_masstree(IndexCall::Scan(from, direction));
+        }
+    }
+}
