@@ -142,6 +142,7 @@ fn try_schedule(
     };
     let mut report = found.lock();
     report.schedules += 1;
+    report.after_a_cut += u64::from(machines.first_cut.is_some());
     report.events += ran.trace.events.len() as u64;
     report.crash_points += tally.crash_points;
     report.images += tally.images;

@@ -13,7 +13,7 @@ use lapis_pmem::Pool;
 use super::machines::{Machines, contents, fill};
 use crate::erased::{AnyShared, AnyState, hash_of};
 use crate::image_check::guarded;
-use crate::oracle::Failure;
+use crate::oracle::{Failure, difference};
 use crate::storage::{contents_of, hold};
 
 /// Operations among which the one is chosen; of a selection of them it is the last.
@@ -32,9 +32,8 @@ pub(super) struct FirstCut {
 
 /// An operation in which the power may be cut.
 struct Candidate {
-    /// How many operations there are up to this one, and its number.
+    /// How many operations there are up to this one.
     operations: usize,
-    number: u32,
     fences: usize,
     /// What memory and devices held before it.
     memory: Vec<u8>,
@@ -69,9 +68,10 @@ impl Machines<'_> {
     ) -> Result<(), String> {
         let candidate = self.most_fences(&live, domain, devices, among)?;
         drop(live);
-        self.before.truncate(candidate.operations);
-        let choice = hash_of(&(self.seed, candidate.number)) as usize;
-        let Candidate { memory, devices, trace, allowed, .. } = candidate;
+        let Candidate { operations, memory, devices, trace, allowed, .. } = candidate;
+        self.before.truncate(operations);
+        let number = self.before.last().map(|(number, _)| *number);
+        let choice = hash_of(&(self.seed, number)) as usize;
         let points = || {
             CrashPoints::new(&trace, &memory, PowerFailDomain::AdrPortable)
                 .with_devices(devices.clone())
@@ -103,7 +103,10 @@ impl Machines<'_> {
         self.prepared = contents(&self.scratch);
         self.prepared_devices = contents_of(&self.devices);
         self.first_cut = Some(cut);
-        self.initial = Some(self.what_is_left(&allowed)?);
+        match self.what_is_left(&allowed) {
+            Ok(state) => self.initial = Some(state),
+            Err(failure) => self.not_survived = Some(failure),
+        }
         Ok(())
     }
 
@@ -121,7 +124,7 @@ impl Machines<'_> {
             self.subject.perform(live, operation)?;
         }
         let mut before = self.subject.observe(live)?;
-        for (index, (number, operation)) in self.before.iter().enumerate().skip(from) {
+        for (index, (_, operation)) in self.before.iter().enumerate().skip(from) {
             let (memory, held) = (contents(&self.region), contents_of(devices));
             domain.set_tracing(true);
             self.subject.perform(live, operation)?;
@@ -133,7 +136,6 @@ impl Machines<'_> {
             if best.as_ref().is_none_or(|best| best.fences <= fences) {
                 best = Some(Candidate {
                     operations: index + 1,
-                    number: *number,
                     fences,
                     memory,
                     devices: held,
@@ -146,20 +148,21 @@ impl Machines<'_> {
         best.ok_or_else(|| "there is nothing beforehand".to_owned())
     }
 
-    /// What there is after the cut, once it is recovered; an error if that is not what was there before the operation or
-    /// after it. That a single cut is survived is for runs of one worker to show.
-    fn what_is_left(&self, allowed: &[AnyState]) -> Result<AnyState, String> {
+    /// What there is after the cut, once it is recovered; a failure if that is not what was there before the operation or
+    /// after it.
+    fn what_is_left(&self, allowed: &[AnyState; 2]) -> Result<AnyState, Failure> {
         fill(&self.region, &self.prepared);
         let machine = Modelled::over(&self.region, Config::default());
-        let left = guarded(|| {
+        guarded(|| {
             let live = self.open_prepared(&machine)?.0;
-            self.subject.observe(&live).map_err(|what| Failure::Contents { what })
-        });
-        match left {
-            Ok(state) if allowed.contains(&state) => Ok(state),
-            Ok(state) => Err(format!("the power cut before the history leaves {state:?}")),
-            Err(failure) => Err(format!("the power cut before the history: {failure}")),
-        }
+            let contents = |what| Failure::Contents { what };
+            let state = self.subject.observe(&live).map_err(contents)?;
+            let [before, after] = allowed;
+            match allowed.contains(&state) {
+                true => Ok(state),
+                false => Err(contents(difference(&state, &[before, after]))),
+            }
+        })
     }
 
     /// Opens what was prepared, on a machine over the region that holds it; and the block devices.
@@ -259,6 +262,25 @@ mod tests {
             assert!(ran.wrong.is_none() && !ran.history.calls().is_empty());
         }
         assert!(lossy > 2, "{lossy}");
+    }
+
+    #[test]
+    fn a_cut_that_leaves_something_else_is_a_violation_and_no_failure() {
+        let (subject, options) = (subject(), ConcurrentOptions::default());
+        let mut machines = Machines::new(&subject, &options, false).unwrap();
+        machines.prepare(seeds().nth(1).unwrap(), &Selection::default()).unwrap();
+        let other = machines.initial.clone().unwrap();
+        machines.prepare(seeds().next().unwrap(), &Selection::default()).unwrap();
+        machines.not_survived = machines.what_is_left(&[other.clone(), other]).err();
+        let ran = machines.run(&SchedulePolicy::Random { seed: 1 }).unwrap();
+        let wrong = ran.wrong.unwrap().what;
+        assert!(
+            wrong.starts_with("before the history begins, its contents are wrong: "),
+            "{wrong}"
+        );
+        // The next history has nothing to do with it.
+        machines.prepare(seeds().nth(1).unwrap(), &Selection::default()).unwrap();
+        assert!(machines.run(&SchedulePolicy::Random { seed: 1 }).unwrap().wrong.is_none());
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(super) struct Machines<'b> {
     pub(super) initial: Option<AnyState>,
     /// The power cut in the last of what was done beforehand, if there was one.
     pub(super) first_cut: Option<FirstCut>,
+    /// Why it was not survived.
+    pub(super) not_survived: Option<Failure>,
 }
 
 /// A history that was run.
@@ -143,6 +145,7 @@ impl<'b> Machines<'b> {
             prepared_devices: Vec::new(),
             initial: None,
             first_cut: None,
+            not_survived: None,
         })
     }
 
@@ -166,7 +169,7 @@ impl<'b> Machines<'b> {
         let storage = unsafe { self.storage(&self.region, Pool::create, &domain, None)? };
         let devices = storage.devices.clone();
         let live = self.subject.create(storage)?;
-        self.first_cut = None;
+        (self.first_cut, self.not_survived) = (None, None);
         if self.begins_with_cut() {
             let among = if selection.before.is_some() { 1 } else { AMONG };
             return self.prepare_cut(live, &domain, &devices, among);
@@ -234,7 +237,11 @@ impl<'b> Machines<'b> {
         let (suppress, mutant) = (self.options.suppress, self.options.mutant);
         let config = Config { concurrent: true, suppress, mutant, ..Config::default() };
         let domain = Modelled::over(&self.region, config);
-        let (live, devices) = match guarded(|| self.open_prepared(&domain)) {
+        let opened = match &self.not_survived {
+            Some(failure) => Err(failure.clone()),
+            None => guarded(|| self.open_prepared(&domain)),
+        };
+        let (live, devices) = match opened {
             Ok(opened) => opened,
             Err(failure) => return Ok(self.not_opened(&domain, policy, &failure)),
         };

@@ -12,8 +12,8 @@ pub struct ConcurrentOptions {
     pub workers: usize,
     /// Calls of one history, all workers together.
     pub ops: usize,
-    /// Determines the calls, the schedules and the sampled images: the first history has this seed,
-    /// the next the next.
+    /// Determines the calls, the schedules, the sampled images, and whether a history begins with what a power cut has
+    /// left: the first history has this seed, the next the next.
     pub seed: u64,
     /// Only these of the calls, by number from 1 on, in ascending order.
     pub keep: Option<Vec<u32>>,

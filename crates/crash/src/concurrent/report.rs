@@ -22,6 +22,8 @@ pub struct ConcurrentReport {
     pub ops: usize,
     /// Histories run, each on a schedule of its own.
     pub schedules: u64,
+    /// Of these, those that began with what a power cut had left.
+    pub after_a_cut: u64,
     /// Events traced in them.
     pub events: u64,
     /// Instants at which the power was cut.

@@ -160,6 +160,7 @@ impl Explorer<'_> {
         .map_err(|what| CrashError::Failed { structure: name, what })?;
         let total = &mut *self.total;
         total.schedules += report.schedules;
+        total.after_a_cut += report.after_a_cut;
         total.events += report.events;
         total.crash_points += report.crash_points;
         total.images += report.images;

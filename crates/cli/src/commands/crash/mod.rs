@@ -94,8 +94,10 @@ no failure.
 
 --workers runs short histories of several workers, whose events a scheduler interleaves and whose
 stores wait in store buffers; after every crash there must be an order of the completed calls, and of
-some of those in flight, that explains every answer and the recovered contents. A violation is shrunk
-to few calls and a schedule with few deviations, as far as there is one.")]
+some of those in flight, that explains every answer and the recovered contents. Indexes are read key by
+key, by many keys at once, and by scans. One history in four begins with what a power cut has left, but
+not with --deviations. A violation is shrunk to few calls and a schedule with few deviations, as far as
+there is one.")]
 pub struct Arguments {
     /// What to explore
     #[arg(value_name = "STRUCTURE", value_parser = StructureNames,

@@ -184,11 +184,12 @@ const CRASH_POINTS_PER_SCHEDULE: u64 = 25;
 
 fn print(report: &ConcurrentReport, output: &mut Output) -> Result<Verdict, Failure> {
     output.line(format_args!(
-        "{}: {} workers, {} histories of {} calls from seed {}, {} events, {} crash points, {} \
-         images, {} distinct states, {:.1} s, {} images/s",
+        "{}: {} workers, {} histories ({} after a power cut) of {} calls from seed {}, {} events, {} \
+         crash points, {} images, {} distinct states, {:.1} s, {} images/s",
         report.structure,
         report.workers,
         grouped(report.schedules),
+        grouped(report.after_a_cut),
         report.ops,
         report.seed,
         grouped(report.events),
