@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::coverage::Coverage;
 use crate::options::ExploreOptions;
-use crate::report::Violation;
-use crate::structure::{CrashError, Progress, Structure, explore_structure};
+use crate::report::{ExploreReport, Violation};
+use crate::structure::{CrashError, Progress, Structure, explore_after_cuts, explore_structure};
 
 /// What the exploration of one structure came to.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -16,6 +16,8 @@ pub struct TimedExploration {
     pub first_seed: u64,
     /// Seeds explored to their end. The one after them is perhaps explored in part.
     pub seeds: u64,
+    /// Runs that began with what a power cut had left.
+    pub after_a_cut: u64,
     /// Instants at which the power was cut.
     pub crash_points: u64,
     /// Images recovered and checked.
@@ -35,11 +37,14 @@ pub struct TimedExploration {
 /// Images that are spread over a run at first; so many times as many next, until there are all.
 const FIRST_IMAGES: u64 = 100;
 const NEXT_TIMES: u64 = 6;
+/// One in so many of them is for each of the runs that begin with a power cut, of which there are several.
+const ONE_IN_AFTER_CUT: u64 = 4;
 
 impl TimedExploration {
     /// With what more time has come to, from the seed on at which this ended.
     pub fn add(&mut self, more: Self) {
         self.seeds += more.seeds;
+        self.after_a_cut += more.after_a_cut;
         self.crash_points += more.crash_points;
         self.images += more.images;
         self.seconds += more.seconds;
@@ -49,12 +54,25 @@ impl TimedExploration {
         self.violations.extend(more.violations);
     }
 
+    fn take(&mut self, report: ExploreReport) {
+        self.crash_points += report.crash_points;
+        self.images += report.images;
+        self.coverage.add(report.coverage);
+        self.violations.extend(report.violations);
+        self.stopped |= report.stopped;
+    }
+
+    fn is_enough(&self, options: &ExploreOptions) -> bool {
+        self.violations.len() >= options.violation_limit || options.is_over()
+    }
+
     /// Of a structure for which no time was left.
     pub fn not_begun(structure: Structure, first_seed: u64) -> Self {
         Self {
             structure: structure.name(),
             first_seed,
             seeds: 0,
+            after_a_cut: 0,
             crash_points: 0,
             images: 0,
             images_per_s: 0.0,
@@ -68,7 +86,8 @@ impl TimedExploration {
 
 /// Explores `structure` with one seed after the other, from that of `options` on, until `time` is
 /// used up or there are as many violations as `options` asks for. Of each seed a few images all over its run
-/// come first, and then more. However little time there is, the operations of one seed are run and one image is tried.
+/// come first, and of runs that begin with a power cut ([`ExploreOptions::cut_in`]), and then more. However little time
+/// there is, the operations of one seed are run and one image is tried.
 ///
 /// # Errors
 /// [`CrashError::Failed`].
@@ -89,17 +108,21 @@ pub fn explore_for(
             let options =
                 ExploreOptions { seed, spread_images, deadline: Some(deadline), ..options.clone() };
             let base = found.images;
-            let report = explore_structure(structure, Some(subject), &options, &|images| {
-                progress(base + images);
-            })?;
-            found.crash_points += report.crash_points;
-            found.images += report.images;
+            let progress = |images| progress(base + images);
+            let report = explore_structure(structure, Some(subject), &options, &progress)?;
             is_whole &= report.one_crash_point_in <= 1;
-            found.coverage.add(report.coverage);
-            found.violations.extend(report.violations);
-            found.stopped = report.stopped;
-            let enough = found.violations.len() >= options.violation_limit || found.stopped;
-            if enough || Instant::now() >= deadline {
+            found.take(report);
+            if found.is_enough(&options) {
+                break 'time;
+            }
+            let base = found.images;
+            let progress = |images| progress(base + images);
+            let spread_images = spread_images / ONE_IN_AFTER_CUT;
+            let options = ExploreOptions { spread_images, ..options };
+            let report = explore_after_cuts(structure, Some(subject), &options, &progress)?;
+            found.after_a_cut += report.further_runs;
+            found.take(report);
+            if found.is_enough(&options) {
                 break 'time;
             }
         }
@@ -138,6 +161,14 @@ mod tests {
                 .unwrap();
         assert!(found.seeds > 1, "{found:?}");
         assert_eq!((found.first_seed, found.violations.len()), (5, 0));
+    }
+
+    #[test]
+    fn runs_that_begin_with_a_power_cut_are_among_them() {
+        let options = ExploreOptions { ops: 20, threads: 1, ..ExploreOptions::default() };
+        let structure = Structure::Index(IndexKind::Wort);
+        let found = explore_for(structure, Duration::from_secs(2), &options, &|_| {}).unwrap();
+        assert!(found.after_a_cut > 0 && found.violations.is_empty(), "{found:?}");
     }
 
     #[test]

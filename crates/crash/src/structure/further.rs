@@ -112,7 +112,7 @@ pub(crate) fn explore_after_cuts(
         let run = Run::record(&**subject, options).map_err(failed(&**subject))?;
         let mut explored = 0;
         for cut_in in run.longest_operations(subject.first_operation(), CUTS) {
-            if total.stopped || !total.violations.is_empty() {
+            if options.is_over() || !total.violations.is_empty() {
                 return Ok(total);
             }
             let before = total.images;

@@ -117,12 +117,13 @@ fn share(all: usize, missed: usize) -> String {
 fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
     let mut rows = Table::new(
         1,
-        "structure | seeds | crash points | images | images/s | passed | events | violations",
+        "structure | seeds | runs after a cut | crash points | images | images/s | passed | events | violations",
     );
     for found in &report.structures {
         rows.push([
             found.structure.to_owned(),
             grouped(found.seeds),
+            grouped(found.after_a_cut),
             grouped(found.crash_points),
             grouped(found.images),
             grouped(found.images_per_s as u64),
