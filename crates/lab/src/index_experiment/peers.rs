@@ -175,8 +175,10 @@ pub struct Ours {
     pub threads: usize,
     /// Whether it was given room for all keys.
     pub presized: bool,
-    /// Million inserts and lookups per second.
+    /// Million inserts and lookups per second: of several runs the median of each.
     pub mops: [f64; 2],
+    /// How much more the fastest run did than the slowest, in percent of the median.
+    pub spread_percent: [f64; 2],
 }
 
 /// What `lab index --peers` prints.
@@ -188,33 +190,56 @@ pub struct PeerComparison {
     pub rows: Vec<Peer>,
     /// Keys with which ours were loaded here.
     pub keys: usize,
+    /// How often each of ours was measured.
+    pub runs: usize,
     /// Ours, measured here.
     pub ours: Vec<Ours>,
 }
 
 /// Loads our indexes with `keys` uniformly random keys and looks as many up, by one thread and by two, beside what
-/// is known of the published ones.
+/// is known of the published ones. All of them `runs` times in turn, so that a slow minute of the machine is not all
+/// that is known of one.
 ///
 /// # Errors
 /// [`ExperimentError`].
 pub fn compare_with_peers(
     keys: usize,
+    runs: usize,
     seed: u64,
     progress: OnProgress<'_>,
 ) -> Result<PeerComparison, ExperimentError> {
     let each_way = IndexKind::ALL.iter().flat_map(|&index| {
         let ways = [(1, false), (2, false), (1, true), (2, true)];
-        ways.into_iter()
-            .filter(move |&(_, presized)| !(presized && index.is_ordered()))
-            .map(move |(threads, presized)| Ours { index, threads, presized, mops: [0.0; 2] })
+        ways.into_iter().filter(move |&(_, presized)| !(presized && index.is_ordered())).map(
+            move |(threads, presized)| Ours {
+                index,
+                threads,
+                presized,
+                mops: [0.0; 2],
+                spread_percent: [0.0; 2],
+            },
+        )
     });
     let mut ours: Vec<Ours> = each_way.collect();
-    let total = ours.len() as u64;
-    for (done, row) in (1..).zip(&mut ours) {
-        row.mops = measure(row, keys, seed)?;
-        progress(Progress { done, total });
+    let mut measured = vec![[const { Vec::new() }; 2]; ours.len()];
+    let (runs, mut done) = (runs.max(1), 0);
+    for _ in 0..runs {
+        for (row, figures) in ours.iter().zip(&mut measured) {
+            let mops = measure(row, keys, seed)?;
+            figures.iter_mut().zip(mops).for_each(|(figures, mops)| figures.push(mops));
+            done += 1;
+            progress(Progress { done, total: (runs * ours.len()) as u64 });
+        }
     }
-    Ok(PeerComparison { note: PEERS_NOTE, rows: PEERS.to_vec(), keys, ours })
+    for (row, figures) in ours.iter_mut().zip(measured) {
+        for (at, mut figures) in figures.into_iter().enumerate() {
+            figures.sort_by(f64::total_cmp);
+            let median = figures[(figures.len() - 1) / 2];
+            row.mops[at] = median;
+            row.spread_percent[at] = 100.0 * (figures[figures.len() - 1] - figures[0]) / median;
+        }
+    }
+    Ok(PeerComparison { note: PEERS_NOTE, rows: PEERS.to_vec(), keys, runs, ours })
 }
 
 fn measure(case: &Ours, keys: usize, seed: u64) -> Result<[f64; 2], ExperimentError> {
@@ -275,8 +300,9 @@ impl Findings for PeerComparison {
 
     fn notes(&self) -> Vec<String> {
         let here = format!(
-            "Lapis, measured here with {} uniformly random 8-byte keys, real flushes. Million operations per second.",
-            self.keys
+            "Lapis, measured here with {} uniformly random 8-byte keys, real flushes. Million operations per second{}.",
+            self.keys,
+            self.spread_in_words()
         );
         vec![format!("{} Million operations per second.", self.note), differences(), here]
     }
@@ -294,6 +320,23 @@ impl Findings for PeerComparison {
             ),
             (OURS_SECTION.to_owned(), format!("{here}\n\n{}", ours.markdown())),
         ]
+    }
+}
+
+impl PeerComparison {
+    fn spread_in_words(&self) -> String {
+        let mut spreads: Vec<f64> =
+            self.ours.iter().flat_map(|row| row.spread_percent.into_iter()).collect();
+        spreads.sort_by(f64::total_cmp);
+        match spreads[..] {
+            [.., most] if self.runs > 1 => format!(
+                ", the median of {} runs, all structures in turn; the fastest run of a figure and its slowest are \
+                 {:.0} % of it apart in the median, {most:.0} % at most",
+                self.runs,
+                spreads[spreads.len() / 2]
+            ),
+            _ => String::new(),
+        }
     }
 }
 
@@ -320,11 +363,13 @@ mod tests {
             threads: 2,
             presized,
             mops: if presized { [3.0, 4.0] } else { [1.0, 2.0] },
+            spread_percent: if presized { [5.0, 40.0] } else { [10.0, 12.0] },
         });
         let comparison = PeerComparison {
             note: PEERS_NOTE,
             rows: PEERS.to_vec(),
             keys: 4000,
+            runs: 3,
             ours: ours.to_vec(),
         };
         let sections = comparison.sections();
@@ -346,5 +391,7 @@ mod tests {
         let [_, table] = sections();
         assert!(table.contains("| `cceh` | 2 | 1.00 / 2.00 | 3.00 / 4.00 |"), "{table}");
         assert_eq!(table.lines().filter(|line| line.starts_with("| `")).count(), 1);
+        assert!(table.contains("the median of 3 runs"), "{table}");
+        assert!(table.contains("12 % of it apart in the median, 40 % at most"), "{table}");
     }
 }

@@ -263,10 +263,13 @@ fn each_index_has_a_row_of_its_modelled_counts_and_bars() {
 
 #[test]
 fn all_of_ours_are_measured_where_published_code_is_quoted() {
-    let comparison = compare_with_peers(2000, 1, &|_| ()).unwrap();
+    let comparison = compare_with_peers(2000, 2, 1, &|_| ()).unwrap();
     assert_eq!(comparison.rows, PEERS);
     // By one thread and by two, hash tables with room for all keys besides.
     let unordered = IndexKind::ALL.iter().filter(|kind| !kind.is_ordered()).count();
     assert_eq!(comparison.ours.len(), 2 * (IndexKind::ALL.len() + unordered));
     assert!(comparison.ours.iter().all(|row| row.mops.iter().all(|&mops| mops > 0.0)));
+    assert_eq!(comparison.runs, 2);
+    let spreads = comparison.ours.iter().flat_map(|row| row.spread_percent);
+    assert!(spreads.clone().all(|spread| spread >= 0.0) && spreads.sum::<f64>() > 0.0);
 }

@@ -28,7 +28,7 @@ Examples:
   lapis lab index --measured-only --pmem /mnt/dax
   lapis lab index --measured-only --keys 4000000 --operation load,get --each-key-once --runs 5 --pages small
   lapis lab index --peers --keys 4000000
-  lapis lab index --peers --keys 4000000 --write docs/wort-study.md --write README.md
+  lapis lab index --peers --keys 4000000 --runs 3 --write docs/wort-study.md --write README.md
 
 Measured and modelled are separate columns and never mixed: measured is this machine's time, in
 anonymous memory or that of --pmem; modelled are counts per operation and virtual time on the machine of the profile,
@@ -82,7 +82,7 @@ pub struct Arguments {
     presized: bool,
     /// Print what published implementations and ours did in turn on another machine, and measure all of ours
     /// here, by one thread and by two
-    #[arg(long, conflicts_with_all = ["index", "operation", "threads", "presized", "modelled_only", "measured_only", "each_key_once", "runs", "pages"])]
+    #[arg(long, conflicts_with_all = ["index", "operation", "threads", "presized", "modelled_only", "measured_only", "each_key_once", "pages"])]
     peers: bool,
     #[command(flatten)]
     seed: Seed,
@@ -112,7 +112,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let (destinations, seed) = (&arguments.destinations, arguments.seed.seed);
     if arguments.peers {
         return destinations.run("implementations", Some(seed), output, |progress| {
-            compare_with_peers(arguments.keys, seed, progress)
+            compare_with_peers(arguments.keys, arguments.runs, seed, progress)
         });
     }
     let default = Options::default();
