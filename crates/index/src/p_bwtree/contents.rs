@@ -215,6 +215,11 @@ impl Geometry {
         self.node_bytes.max(size_of::<Base>() + count * size_of::<Entry>())
     }
 
+    /// Whether a block is as long as that of a base node of so many entries, from whose number everybody else knows it.
+    pub fn is_for<D: Domain>(&self, block: &Owned<'_, D, Base, Dirty>, count: usize) -> bool {
+        block.block_bytes() == self.base_bytes(count)
+    }
+
     /// Whether a node is to be divided when its chain is long.
     pub fn divides(&self, count: usize) -> bool {
         count > self.capacity - self.chain

@@ -22,8 +22,8 @@ pub(super) enum Step {
     Done,
     /// Others were in the way, or have done it.
     Again,
-    /// A base node of so many entries is needed.
-    Larger(usize),
+    /// A block for a base node of so many entries is needed.
+    Block(usize),
     /// This node is to be seen to first.
     First(u64),
     /// This was it. These nodes may be small now.
@@ -118,7 +118,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
                 Step::Done => return Ok(Vec::new()),
                 Step::Merged(small) => return Ok(small),
                 Step::Again => {}
-                Step::Larger(count) => entries = count,
+                Step::Block(count) => entries = count,
                 Step::First(other) => _ = self.complete(other)?,
             }
         }
@@ -168,8 +168,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
                 return Ok(Step::First(left_id));
             }
             let count = left.entries.len() + right.entries.len();
-            if count > self.geometry.capacity && count > entries {
-                return Ok(Step::Larger(count));
+            if !self.geometry.is_for(&block, count) {
+                return Ok(Step::Block(count));
             }
             pool.domain().happens("a node takes the entries of its right neighbour");
             let entries = [&left.entries[..], &right.entries].concat();
@@ -183,6 +183,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         // The entries are in both. The separator goes, and the node with it.
         let mut rest = parent.clone();
         rest.entries.remove(at + 1);
+        if !self.geometry.is_for(&block, rest.entries.len()) {
+            return Ok(Step::Block(rest.entries.len()));
+        }
         let Some(unlinked) = self.replace(id, &parent, &rest, block) else {
             return Ok(Step::Again);
         };

@@ -86,7 +86,8 @@
 //! * Where a pool has no room for a delta, a key that is there is changed by a base node, for which a block is kept. Refused
 //!   are then changes in a node that has more entries than a base node, or is being merged, and after a crash all changes
 //!   until the pool has been reclaimed.
-//! * Base nodes are of one size.
+//! * Base nodes are of one size, but for those that were merged with more entries than fit: how long a block is follows from how
+//!   many entries its base node has, and from nothing else.
 
 mod change;
 mod check;

@@ -65,8 +65,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
     pub(super) fn divide(&self, id: u64, count: usize) -> Result<Option<u64>, IndexError> {
         let pool = &self.handle.pool;
         let domain = pool.domain();
-        let half = count.div_ceil(2) + self.geometry.chain;
-        let blocks = [self.base_block(half)?, self.base_block(half)?];
+        let half = count / 2;
+        let blocks = [self.base_block(half)?, self.base_block(count - half)?];
         let (right, place) = self.mapping.take_id()?;
         let given_up = || self.mapping.give_up(right);
         // A leaf has its least key for itself.
@@ -96,9 +96,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             None => (0, KeyWord::again(0)),
         };
         let (lower, upper) = node.entries.split_at(middle);
-        let greater = lower.len().max(upper.len());
-        let does_not_fit = self.geometry.base_bytes(greater) > blocks[0].block_bytes();
-        if lower.is_empty() || upper.is_empty() || does_not_fit {
+        let fit = self.geometry.is_for(&blocks[0], lower.len())
+            && self.geometry.is_for(&blocks[1], upper.len());
+        if lower.is_empty() || upper.is_empty() || !fit {
             given_up();
             return Ok(None);
         }

@@ -106,14 +106,19 @@ fn a_node_that_no_separator_tells_of_is_found_and_gets_one_from_the_next_writer_
     assert_holds(&tree, &numbers);
 }
 
-/// A removal without what follows it: the leaf is not consolidated.
-fn remove_only(tree: &Numbers, number: u64) {
+/// A change of an entry without what follows it: the leaf is not consolidated.
+fn put_only(tree: &Numbers, kind: Kind, number: u64) {
     let block = tree.pool().allocate().unwrap();
     let _pinned = tree.pool().pin();
-    let (at, _) = tree.seek(&number, None, Purpose::Changing).unwrap();
-    let (kind, count) = (Kind::Delete, at.meta().count() - 1);
-    let new = change::NewDelta { block, kind, count, key: number, value: 0 };
+    let (at, _) = tree.seek(&number, None, Purpose::Reading).unwrap();
+    let count = at.meta().count();
+    let count = if kind == Kind::Put { count + 1 } else { count - 1 };
+    let new = change::NewDelta { block, kind, count, key: number, value: number + 1 };
     assert!(tree.put_in_front(at.id, &at.record, new, ()).is_some());
+}
+
+fn remove_only(tree: &Numbers, number: u64) {
+    put_only(tree, Kind::Delete, number);
 }
 
 #[test]
@@ -141,6 +146,33 @@ fn a_merge_is_completed_from_every_step_by_the_next_writer() {
         }
         assert_eq!(children(&tree, top)[..2], [before[0], before[2]], "after {steps} steps");
     }
+}
+
+#[test]
+fn leaves_that_grow_while_they_are_merged_become_one_and_are_divided_again() {
+    let numbers = (0..25).map(|number| 16 * number);
+    let tree = of_numbers(numbers.clone());
+    let top = tree.top().id();
+    let before = children(&tree, top);
+    let [first, second] = [0, 1].map(|at| children(&tree, before[at]));
+    let gone: Vec<u64> = first[1..].iter().chain(&second[2..]).map(|value| value - 1).collect();
+    gone.iter().for_each(|&number| remove_only(&tree, number));
+    let mut numbers = model(numbers.filter(|number| !gone.contains(number)));
+    assert_eq!(tree.begin_merge(before[1]).unwrap(), Some(top));
+    for number in [first[0], second[0]].into_iter().flat_map(|value| value..value + 7) {
+        put_only(&tree, Kind::Put, number);
+        numbers.insert(number, number + 1);
+    }
+    assert_holds(&tree, &numbers);
+    tree.help(top).unwrap();
+    assert!(children(&tree, before[0]).len() > tree.geometry.capacity);
+    assert_holds(&tree, &numbers);
+    for number in gone {
+        assert_eq!(tree.insert(&number, number + 1).unwrap().previous, None);
+        numbers.insert(number, number + 1);
+        assert_holds(&tree, &numbers);
+    }
+    assert!(children(&tree, before[0]).len() <= tree.geometry.capacity);
 }
 
 #[test]
