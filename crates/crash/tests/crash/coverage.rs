@@ -46,6 +46,8 @@ fn not_come_to(structure: Structure) -> &'static [&'static str] {
         }
         // It happens to it, and not in runs of this length.
         "fast-fair" => &["a bare inner node leaves"],
+        // Likewise: after a power cut (`p_bwtree_goes_on_with_nodes_of_more_entries_than_fit`).
+        "p-bwtree" => &["a node takes the entries of its right neighbour, more than fit"],
         _ => &[],
     }
 }

@@ -70,6 +70,18 @@ mod a_power_cut_at_the_beginning_is_survived_by {
     for_each_structure! { ($) super::goes_on_after_a_cut }
 }
 
+/// After this cut nodes of P-BwTree take the entries of their neighbours that do not fit, which hardly any run comes to.
+#[test]
+fn p_bwtree_goes_on_with_nodes_of_more_entries_than_fit() {
+    let (ops, seed, cut_in, spread_images) = (120, 4001, 62, 1500);
+    let options = ExploreOptions { ops, seed, cut_in, spread_images, ..ExploreOptions::default() };
+    let structure = Structure::Index(IndexKind::PBwTree);
+    let report = explore_structure(structure, Some("p-bwtree:drained"), &options, &|_| {}).unwrap();
+    let event = "a node takes the entries of its right neighbour, more than fit";
+    assert!(report.events.contains_key(event), "{:?}", report.events);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
 #[test]
 fn indexes_survive_power_cuts_with_other_optimisations_than_they_are_built_with() {
     for kind in IndexKind::ALL {

@@ -171,7 +171,10 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             if !self.geometry.is_for(&block, count) {
                 return Ok(Step::Block(count));
             }
-            pool.domain().happens("a node takes the entries of its right neighbour");
+            pool.domain().happens(match count > self.geometry.capacity {
+                true => "a node takes the entries of its right neighbour, more than fit",
+                false => "a node takes the entries of its right neighbour",
+            });
             let entries = [&left.entries[..], &right.entries].concat();
             let (high, right) = (right.high, right.right);
             let both = Contents { entries, high, right, ..left.clone() };

@@ -23,7 +23,7 @@ const SAMPLES_PER_CRASH_POINT: u32 = 16;
 #[derive(Debug, Args)]
 #[group(skip)]
 pub struct Arguments {
-    /// Explore every structure, 120 operations from each seed
+    /// Explore every structure, 120 operations from each seed, and what they do after a power cut in one of them
     #[arg(long, conflicts_with_all = ["structure", "mutants", "ops", "images", "strategy",
           "cut_in", "every_store", "optimisations", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at",
           "workers", "record", "performance", "trace"])]

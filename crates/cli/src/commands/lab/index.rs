@@ -81,7 +81,7 @@ pub struct Arguments {
     #[arg(long)]
     presized: bool,
     /// Print what published implementations and ours did in turn on another machine, and measure all of ours
-    /// here, by one thread and by two
+    /// here, by one thread and by two, --runs times in turn: the median of each figure, and how far apart they are
     #[arg(long, conflicts_with_all = ["index", "operation", "threads", "presized", "modelled_only", "measured_only", "each_key_once", "pages"])]
     peers: bool,
     #[command(flatten)]
