@@ -17,11 +17,13 @@ pub(crate) struct Spread {
 impl Spread {
     /// Fewer images of a crash point are hardly worth it: nothing and everything.
     pub(crate) const LEAST: u64 = 4;
+    /// All that there are.
+    pub(crate) const ALL: Self = Self { stride: 1, per_point: u64::MAX };
 
     /// Over those from an operation on.
     pub(crate) fn of(run: &Run, first_operation: usize, options: &ExploreOptions) -> Self {
         if options.spread_images == 0 || options.replay.is_some() {
-            return Self { stride: 1, per_point: u64::MAX };
+            return Self::ALL;
         }
         let begin = run.begin_of(first_operation);
         Self::behind(run.crash_points(options), begin, options.spread_images)

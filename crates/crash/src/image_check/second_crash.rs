@@ -155,8 +155,10 @@ impl ImageChecker {
         let mut outcome = Ok(());
         // What is shown again, with fewer operations perhaps, is looked for everywhere.
         let everywhere = self.options.replay.is_some() || self.devices.is_empty();
-        let images_wanted = if everywhere { u64::MAX } else { IMAGES_WITH_DEVICES };
-        let spread = Spread::behind(points.clone(), begin, images_wanted);
+        let spread = match everywhere {
+            true => Spread::ALL,
+            false => Spread::behind(points.clone(), begin, IMAGES_WITH_DEVICES),
+        };
         let mut number = (seed % spread.stride) as usize;
         while let Some(point) = points.advance() {
             for (line, _) in points.newly_durable() {

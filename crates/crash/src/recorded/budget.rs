@@ -61,7 +61,7 @@ impl Plan {
                 members.push(Default::default());
             }
             members[kind][usize::from(!seen.insert((kind, uncertain.lines)))].push(known.len());
-            known.push(Known { kind, rank: 0, images: uncertain.images(&points) });
+            known.push(Known { kind, rank: 0, images: uncertain.images(&mut points) });
         }
         for (rank, member) in members.iter().flat_map(ranked) {
             known[member].rank = rank;
@@ -225,7 +225,7 @@ impl Uncertain {
     }
 
     /// How many images there are, or [`MOST`] if that many.
-    fn images(&self, points: &CrashPoints<'_>) -> u64 {
+    fn images(&self, points: &mut CrashPoints<'_>) -> u64 {
         match 1_u64.checked_shl(self.place_of.len() as u32) {
             Some(images) if images < MOST => points.states().image_count().min(MOST),
             _ => MOST,

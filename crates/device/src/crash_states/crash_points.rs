@@ -179,7 +179,6 @@ impl<'t> CrashPoints<'t> {
             }
         };
         self.changed = false;
-        self.machine.enumerate();
         Some(CrashPoint { position: self.next, cause })
     }
 
@@ -206,8 +205,10 @@ impl<'t> CrashPoints<'t> {
         self.devices.give_to(scratch);
     }
 
-    /// The states that a crash at the current point may leave.
-    pub fn states(&self) -> CrashStates<'_> {
+    /// The states that a crash at the current point may leave. They are enumerated here: a point that is passed by costs
+    /// nothing of it.
+    pub fn states(&mut self) -> CrashStates<'_> {
+        self.machine.enumerate();
         let mut states = CrashStates::of(&self.machine);
         self.devices.add_sites(&mut states);
         states

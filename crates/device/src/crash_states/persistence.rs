@@ -118,7 +118,7 @@ impl Persistence {
             exact_units: EXACT_UNITS,
         };
         for event in &trace.events {
-            for line in event.stored_lines().chain(event.flushed_lines()) {
+            for line in event.stored_lines() {
                 if machine.table.number(line).1 {
                     machine.lines.push(LineHistory::new(line, base));
                 }
@@ -264,7 +264,8 @@ impl Persistence {
     }
 
     fn flush(&mut self, worker: u8, line: u32) {
-        let number = self.table.number(line).0;
+        // Nothing is ever stored to the others.
+        let Some(number) = self.table.known(line) else { return };
         let caches_survive = self.caches_survive();
         let line = &mut self.lines[number as usize];
         // A group does not reach across a flush by anybody.
@@ -276,10 +277,9 @@ impl Persistence {
     }
 
     fn flush_at_once(&mut self, line: u32) {
-        let number = self.table.number(line).0;
-        let line = &mut self.lines[number as usize];
-        line.last_ordered = true;
         self.buffered.close_group();
+        let Some(number) = self.table.known(line) else { return };
+        self.lines[number as usize].last_ordered = true;
         self.retire(number, |unit| !unit.nontemporal);
     }
 

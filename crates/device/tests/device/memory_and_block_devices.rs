@@ -338,11 +338,11 @@ fn pruned_images_follow_what_is_read_of_lines_and_of_sectors() {
     let trace = machine.domain.take_trace();
     let mut points = CrashPoints::new(&trace, &[], PowerFailDomain::Adr);
     points.advance().unwrap();
-    let states = points.states();
-    assert_eq!(states.image_count(), 2 * 3u64.pow(BLOCKS as u32));
     let bench = Machine::new(Config { watching: true, ..Config::tracking() });
     let Machine { domain, ssd, mut region } = bench;
     points.bring_devices_up_to_date(from_ref(&ssd));
+    let states = points.states();
+    assert_eq!(states.image_count(), 2 * 3u64.pow(BLOCKS as u32));
     let sectors: Vec<u64> = states.uncertain_sectors().map(|(_, sector, _)| sector).collect();
     // Reads block 1, and block 2 only if the word is set.
     let mut pruned = PrunedImages::new(&states).unwrap();
