@@ -71,6 +71,15 @@ fn the_allocator_is_durably_linearizable() {
     survives(Structure::Allocator, &few(30));
 }
 
+/// They have 4 MiB, of which each worker kept a slab of each class for itself until the pool seemed full.
+#[test]
+fn four_workers_have_room_in_a_pool_that_cannot_grow() {
+    survives(
+        Structure::Allocator,
+        &ConcurrentOptions { workers: 4, ops: 16, seed: 900_083, ..few(8) },
+    );
+}
+
 #[test]
 fn pop_log_is_durably_linearizable() {
     survives(Structure::Log(LogKind::PopLog), &few(30));

@@ -47,6 +47,8 @@
 //! Costs: a block from a cache, a partial slab or a freed block: no flush, no fence. A new slab or
 //! large run: 1 flush and 1 fence, and once in 16 chunks another 1 and 1 for the high-water mark.
 //! A slab has at least 15 blocks, so the amortised cost is below 0.1 flushes per allocation.
+//!
+//! Each of 16 caches keeps up to 128 free blocks of a class. Before a pool is said to be full they give them back.
 
 mod cache;
 mod chunks;
@@ -167,7 +169,38 @@ impl Allocator {
         if let Some(offset) = cache.pop(class) {
             return Ok(offset);
         }
-        self.refill(pool, class, &mut cache, bytes)
+        self.refill(pool, class, &mut cache).or_else(|_| {
+            drop(cache);
+            self.allocate_of_what_is_left(pool, class, bytes)
+        })
+    }
+
+    #[cold]
+    fn allocate_of_what_is_left<D: Domain>(
+        &self,
+        pool: &Pool<D>,
+        class: ClassId,
+        bytes: usize,
+    ) -> Result<u64, AllocError> {
+        self.make_room(pool);
+        self.refill(pool, class, &mut self.caches.mine(pool.domain()))
+            .map_err(|why| AllocError::Full { asked_bytes: bytes_of_size(bytes), why })
+    }
+
+    /// Of what is free and lies in no free chunk, before the pool is said to be full: blocks whose readers have gone although
+    /// the epoch does not show it yet, and blocks that threads keep at hand, this one and others.
+    fn make_room<D: Domain>(&self, pool: &Pool<D>) {
+        for block in pool.limbo().hasten(pool.domain()) {
+            self.free(pool, block);
+        }
+        self.empty_caches(pool);
+    }
+
+    /// Returns the blocks that threads keep at hand to their slabs.
+    fn empty_caches<D: Domain>(&self, pool: &Pool<D>) {
+        for (class, offsets) in self.caches.drain(pool.domain()) {
+            self.give_back(pool, class, &offsets);
+        }
     }
 
     #[cold]
@@ -176,8 +209,7 @@ impl Allocator {
         pool: &Pool<D>,
         class: ClassId,
         cache: &mut cache::Cache,
-        asked_bytes: usize,
-    ) -> Result<u64, AllocError> {
+    ) -> Result<u64, RegionError> {
         // Blocks whose readers have gone are the cheapest: look at them first.
         let passed = pool.limbo().take_passed(pool.domain());
         if !passed.is_empty() {
@@ -218,9 +250,7 @@ impl Allocator {
                             None => self.free_large(pool, block),
                         }
                     }
-                    let found = cache.pop(class);
-                    let asked_bytes = bytes_of_size(asked_bytes);
-                    return found.ok_or(AllocError::Full { asked_bytes, why });
+                    return cache.pop(class).ok_or(why);
                 }
             }
         }
@@ -263,9 +293,13 @@ impl Allocator {
         pool.domain().happens("a large block");
         let count = bytes.div_ceil(EXTENT_BYTES) as u32;
         while self.discover(pool) {}
-        let first = lock(pool.domain(), &self.chunks)
-            .take_run(pool, count, Descriptor::large(count))
-            .map_err(|why| AllocError::Full { asked_bytes: bytes, why })?;
+        let take =
+            || lock(pool.domain(), &self.chunks).take_run(pool, count, Descriptor::large(count));
+        let first = take().or_else(|_| {
+            self.make_room(pool);
+            take()
+        });
+        let first = first.map_err(|why| AllocError::Full { asked_bytes: bytes, why })?;
         Ok(u64::from(first) * EXTENT_BYTES as u64)
     }
 
@@ -300,14 +334,7 @@ impl Allocator {
         let Err(why) = lock(pool.domain(), &self.chunks).grow_by(pool, count) else {
             return Ok(());
         };
-        // What is free and not in a free chunk: blocks whose readers have gone although the epoch
-        // does not show it yet, and blocks that threads keep at hand.
-        for block in pool.limbo().hasten(pool.domain()) {
-            self.free(pool, block);
-        }
-        for (class, offsets) in self.caches.drain(pool.domain()) {
-            self.give_back(pool, class, &offsets);
-        }
+        self.make_room(pool);
         if free(self) >= count {
             return Ok(());
         }
@@ -339,9 +366,7 @@ impl Allocator {
 
     /// Returns every cached block to its slab, for an exact picture.
     fn settle<D: Domain>(&self, pool: &Pool<D>) {
-        for (class, offsets) in self.caches.drain(pool.domain()) {
-            self.give_back(pool, class, &offsets);
-        }
+        self.empty_caches(pool);
         while self.discover(pool) {}
         for class in self.used_classes() {
             let loose = self.slabs_of(pool, class).take_loose();
@@ -354,9 +379,7 @@ impl Allocator {
     /// Writes the bitmaps of all slabs that changed and flushes them; the caller fences. Returns
     /// whether the saved bitmaps are complete.
     pub(crate) fn save<D: Domain>(&self, pool: &Pool<D>) -> bool {
-        for (class, offsets) in self.caches.drain(pool.domain()) {
-            self.give_back(pool, class, &offsets);
-        }
+        self.empty_caches(pool);
         if self.needs_reclaim(pool) {
             return false;
         }

@@ -175,6 +175,42 @@ fn a_full_pool_is_an_error_and_freeing_makes_room() {
     assert!(pool.allocate_with_tail::<PCell<u64>>(300_000).is_ok());
 }
 
+/// A size of which slabs have eight chunks of 64 KiB, and 15 blocks at least.
+const SLAB_OF_EIGHT_BYTES: usize = 30_000;
+
+/// A pool that cannot grow and has room for so many slabs of blocks of that size.
+fn pool_with_room_for(slabs: usize) -> Pool<Counting> {
+    let region = Region::anonymous(4 << 20, 4 << 20).unwrap();
+    let pool = Pool::create(region, Watched::new(PersistCounts::default())).unwrap();
+    let room = pool.allocate_with_tail::<PCell<u64>>(((slabs * 8) << 16) - 8).unwrap();
+    while let Ok(block) = pool.allocate_with_tail::<PCell<u64>>(40_000) {
+        keep(block);
+    }
+    drop(room);
+    pool
+}
+
+#[test]
+fn a_block_that_another_thread_keeps_at_hand_is_given_out_before_the_pool_is_full() {
+    let pool = pool_with_room_for(1);
+    let take = || pool.allocate_with_tail::<PCell<u64>>(SLAB_OF_EIGHT_BYTES).map(keep);
+    take().unwrap();
+    std::thread::scope(|scope| scope.spawn(take).join().unwrap()).unwrap();
+    let others = std::iter::from_fn(|| take().ok()).count();
+    assert!(others >= 13, "{others}");
+}
+
+#[test]
+fn a_large_block_has_the_place_of_small_ones_that_are_kept_at_hand() {
+    let pool = pool_with_room_for(2);
+    let take = || pool.allocate_with_tail::<PCell<u64>>(SLAB_OF_EIGHT_BYTES).ok();
+    let small: Vec<_> = std::iter::from_fn(take).collect();
+    assert!(small.len() >= 30, "{}", small.len());
+    drop(small);
+    // An empty slab stays if it is the only one of its class.
+    assert!(pool.allocate_with_tail::<PCell<u64>>((8 << 16) - 8).is_ok());
+}
+
 /// A directory of blocks hung from one root, so that reachability is whatever the test says.
 struct Directory {
     root: Link<[PCell<u64>; 512]>,
