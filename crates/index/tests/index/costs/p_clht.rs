@@ -26,7 +26,7 @@ fn an_overflow_bucket_costs_two_flushes_and_two_fences_and_its_end_one_and_one()
 
 #[test]
 fn growing_flushes_what_overflows_and_two_more_lines_and_fences_twice() {
-    let index = made_for::<u64>(PClht, 4000);
+    let index = made_for::<u64>(PClht, 1000);
     let (mut key, mut nodes) = (0, index.0.statistics().nodes);
     loop {
         let (lines, fences) = index.insert(&key);
