@@ -101,6 +101,7 @@ fn every_structure_has_its_rows_in_every_experiment() {
 
 #[test]
 fn counts_and_virtual_times_are_the_same_on_every_run() {
+    // Whether anything is measured besides or not; of that, nothing is compared.
     let [mut first, mut second] =
         [EVERYTHING.clone(), study(&Options { sides: modelled_only(), ..tiny() })];
     for results in [&mut first, &mut second] {
