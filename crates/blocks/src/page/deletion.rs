@@ -34,8 +34,8 @@ impl<D: Domain> PageStore<D> {
         let committed =
             if lane.logged == Some(number) && !domain.commits(mutants::LOG_SURVIVES_DELETION) {
                 domain.happens("a log goes with its page");
-                // I6: in either order; without its page the log is not applied, and without the log
-                // the page is what it is.
+                // I6: in either order; without its page the log is made invalid when the store is opened, and
+                // without the log the page is what it is.
                 let log = self.pool.at(self.geometry.log(self.root, self.geometry.lane_of(number)));
                 lane.logged = None;
                 let invalid = log.target.publish(domain, 0).flush();

@@ -3,7 +3,7 @@
 use lapis_pmem::{BlockVisitor, Domain};
 
 use super::layout::{Owner, Target, page_checksum};
-use super::{Lane, PageDamage, PageStore, PageStoreRoot};
+use super::{Lane, PageDamage, PageStore, PageStoreRoot, Place};
 
 /// What a store holds, and what was done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +114,10 @@ impl<D: Domain> PageStore<D> {
             let target = Target(self.pool.at(link).target.load(domain)).get();
             if target.map(|(_, id)| id) != lane.logged {
                 let what = "I6: a µlog of another page";
+                found.push(PageDamage { what, pool_offset: link.offset() });
+            }
+            if target.is_some_and(|(_, id)| lane.pages[self.index(id)] == Place::NONE) {
+                let what = "I6: a µlog of a page that is gone";
                 found.push(PageDamage { what, pool_offset: link.offset() });
             }
         }

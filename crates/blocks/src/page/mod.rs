@@ -82,7 +82,8 @@
 //! * I6. A valid µlog that names the current slot of its page with the version of that slot holds what
 //!   was written to it last; any other valid µlog has been overtaken by a copy, and its page's
 //!   current slot has another number or a higher version. A page that is deleted takes its µlog with
-//!   it, because a new page of that name starts with version 1 again.
+//!   it, because a new page of that name starts with version 1 again; of a deletion that a power cut has
+//!   left half done opening removes the rest.
 //!
 //! # Order of stores
 //!
@@ -98,7 +99,8 @@
 //! * Deletion: if the spare names the page: its `page` = 0; flush; **barrier** (I3). The current
 //!   slot's `page` = 0; flush; if the µlog names the page, its `target` = 0; flush; **barrier**.
 //! * Open: reads all slot headers (checksum: all slots) and µlogs; applies the valid ones (I6) past
-//!   the caches, clears `page` of torn slots and flushes it (I2); if there were any, **barrier**.
+//!   the caches, clears `target` of those of pages that are gone (I6) and `page` of torn slots (I2) and
+//!   flushes them; if there were any, **barrier**.
 //!   Doing so again changes nothing.
 
 mod cost_model;

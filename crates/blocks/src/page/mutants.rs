@@ -46,6 +46,12 @@ mutants! {
     APPLIED_BEFORE_VALID = "page-mulog/applied-before-valid" =>
         at("blocks/src/page/micro_log.rs, write_through_log")
         .in_runs(&["page-mulog:4k"]);
+
+    /// A deletion that a power cut has left half done leaves the µlog valid, which is applied to the next page
+    /// of that id.
+    LEFT_OVER_LOG_KEPT = "page-mulog/left-over-log-kept" =>
+        at("blocks/src/page/recovery.rs, read_logs")
+        .in_runs(&["page-mulog:4k"]);
 }
 
 mutants! {

@@ -16,6 +16,8 @@ pub(super) struct Scan {
     geometry: Geometry,
     /// Logs to apply.
     redo: Vec<Redo>,
+    /// Lanes whose log is valid and names a page that does not exist.
+    left_over: Vec<u32>,
 }
 
 /// A µlog that is to be applied (I6).
@@ -47,6 +49,7 @@ impl Scan {
             torn: Vec::new(),
             geometry,
             redo: Vec::new(),
+            left_over: Vec::new(),
         };
         // The lowest are handed out first.
         for slot in (0..geometry.slots()).rev() {
@@ -141,7 +144,10 @@ impl Scan {
             let meant = Place { slot, version: log.version.load(domain) };
             let overtaken = place != meant;
             // I6.
-            if !overtaken {
+            if place == Place::NONE && !domain.commits(mutants::LEFT_OVER_LOG_KEPT) {
+                self.lanes[lane as usize].logged = None;
+                self.left_over.push(lane);
+            } else if !overtaken {
                 self.redo.push(Redo { lane, slot, lines });
             } else if domain.commits(mutants::REDO_WHATEVER_THE_VERSION) && place != Place::NONE {
                 self.redo.push(Redo { lane, slot: place.slot, lines });
@@ -150,8 +156,9 @@ impl Scan {
         Ok(())
     }
 
-    /// Applies the µlogs that are to be applied and clears the headers of torn slots. The logs stay
-    /// valid: applying them again does no harm. One fence if there was anything to do.
+    /// Applies the µlogs that are to be applied, makes those of pages that are gone invalid, and clears the
+    /// headers of torn slots. What is applied stays valid: doing so again does no harm. One fence if there was
+    /// anything to do.
     pub(super) fn repair<D: Domain>(&self, pool: &Pool<D>, root: Link<PageStoreRoot>) -> Recovered {
         let (geometry, domain) = (self.geometry, pool.domain());
         for redo in &self.redo {
@@ -165,6 +172,12 @@ impl Scan {
                 source
             });
         }
+        for &lane in &self.left_over {
+            domain.happens("the log of a page that is gone is cleared");
+            // I6: before there may be a page of that name again, with the version and perhaps in the slot.
+            let log = pool.at(geometry.log(root, lane));
+            let _shared_fence = log.target.publish(domain, 0).flush();
+        }
         for &slot in &self.torn {
             if domain.commits(mutants::TORN_SLOT_KEPT) {
                 continue;
@@ -174,8 +187,8 @@ impl Scan {
             let header = pool.at(geometry.header(root, slot));
             let _shared_fence = header.page.publish(domain, 0).flush();
         }
-        if !self.redo.is_empty() || !self.torn.is_empty() {
-            // I5 of the next µlog of each lane, I2 of the next copy.
+        if !self.redo.is_empty() || !self.left_over.is_empty() || !self.torn.is_empty() {
+            // I5 of the next µlog of each lane, I6 of the next page, I2 of the next copy.
             domain.fence();
         }
         Recovered { redone_logs: self.redo.len(), torn_slots: self.torn.len() }

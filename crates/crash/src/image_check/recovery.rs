@@ -159,11 +159,23 @@ pub(super) unsafe fn recover<'r>(
     // It still works.
     let mut state = recovered.state.clone();
     let probes = subject.probes(recovered.state, expectation.interrupted, seed);
+    // Of every other image: it is opened once more when so many have been tried.
+    let tried_before_opening =
+        1 + (seed.rotate_left(24) % (2 * probes.len().max(1)) as u64) as usize;
     for (index, probe) in probes.iter().enumerate() {
         live.perform(probe)
             .map_err(|what| Failure::Broken { what: format!("{probe:?}: {what}") })?;
         if !live.was_refused() {
             subject.apply(&mut state, probe);
+        }
+        if extent != Extent::Operations && index + 1 == tried_before_opening {
+            // What a power cut has left may harm what was written after it, once it is recovered from again.
+            scratch.note(&live);
+            drop(live);
+            live = open(Expectation { shut_down: false, ..expectation })?.ok_or(Failure::Gone)?;
+            holds(&live, &state, seed, |what| Failure::Broken {
+                what: format!("opened again after {} operations: {what}", index + 1),
+            })?;
         }
         if extent == Extent::Operations {
             domain.mark(Marker::End(index as u32 + 2));

@@ -99,6 +99,23 @@ fn a_torn_page_with_a_checksum_is_found_and_the_older_version_is_there() {
     assert_eq!(store.check(), []);
 }
 
+#[test]
+fn the_log_of_a_deletion_that_was_cut_is_not_applied_to_the_next_page() {
+    let (pool, root) = pool_with_pages(PageScheme::MICRO_LOG);
+    // Page 2 has the log of its lane. Of its deletion the slot's word got through, and not the log's.
+    overwrite(&pool, root, 256 + 2 * 64, &0u64.to_le_bytes());
+    let options = options(PageScheme::MICRO_LOG);
+    let open = || PageStore::open(Arc::clone(&pool), root).unwrap();
+    let store = open();
+    assert_eq!(store.check(), []);
+    let page = page_of(9, &options);
+    store.write_page(2, &page, &DirtyLines::all(options.page_bytes)).unwrap();
+    drop(store);
+    let mut read = page_of(0, &options);
+    open().read_page(2, &mut read).unwrap();
+    assert!(read == page);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
