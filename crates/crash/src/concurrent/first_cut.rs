@@ -5,8 +5,7 @@
 //! it begins: in the one of the last operations beforehand that has the most fences.
 
 use lapis_device::{
-    Config, CrashPoints, Event, Image, ImageBudget, Modelled, ModelledSsd, PowerFailDomain,
-    SsdContents, Trace,
+    Config, CrashPoints, Event, Modelled, ModelledSsd, PowerFailDomain, SsdContents, Trace,
 };
 use lapis_pmem::Pool;
 
@@ -14,12 +13,11 @@ use super::machines::{Machines, contents, fill};
 use crate::erased::{AnyShared, AnyState, hash_of};
 use crate::image_check::guarded;
 use crate::oracle::{Failure, difference};
+use crate::run::one_image;
 use crate::storage::{contents_of, hold};
 
 /// Operations among which the one is chosen; of a selection of them it is the last.
 pub(super) const AMONG: usize = 16;
-/// Random images among those that are chosen from, besides the extremes.
-const SAMPLES: u32 = 8;
 
 /// The power cut before a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,9 +92,7 @@ impl Machines<'_> {
                 }
             }
             let states = points.states();
-            let budget = ImageBudget { exhaustive_limit: 0, samples: SAMPLES, seed: choice as u64 };
-            let mut images: Vec<Image> = states.sampled_images(budget).collect();
-            let image = images.swap_remove(choice / positions.len() % images.len());
+            let image = one_image(&states, choice as u64, choice / positions.len());
             self.apply(&states, &image)?;
             cut = FirstCut { position, image: image.choices().to_vec() };
         }

@@ -127,7 +127,7 @@ impl Plan {
             choices[site] = one.choices()[site];
             Image::from_choices(choices)
         };
-        let random = states.sampled_images(budget).skip(2 + 2 * sites as usize);
+        let random = states.sampled_images(budget).without_single_sites().skip(2);
         (
             Box::new(
                 [nothing, everything].into_iter().chain((0..2 * sites).map(single)).chain(random),

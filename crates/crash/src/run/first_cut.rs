@@ -4,7 +4,7 @@
 //! does that. If it is not done durably, that may show only much later, after another power cut and in a state that it
 //! takes many operations to come to. So there are runs that begin with what a power cut has left.
 
-use lapis_device::{CrashCause, Image, ImageBudget};
+use lapis_device::{CrashCause, CrashStates, Image, ImageBudget};
 
 use super::Run;
 use super::record::{Numbered, RecordError};
@@ -17,6 +17,20 @@ use crate::storage::Contents;
 
 /// Random images among those that are chosen from, besides the extremes.
 const SAMPLES: u32 = 8;
+/// With more uncertain lines none is left early or late alone: a table that was being zeroed has tens of thousands, and as
+/// many such images would take gigabytes.
+const MOST_SITES: usize = 2048;
+
+/// One of the images of a crash point; which, `seed` and `choice` determine.
+pub(crate) fn one_image(states: &CrashStates<'_>, seed: u64, choice: usize) -> Image {
+    let budget = ImageBudget { exhaustive_limit: 0, samples: SAMPLES, seed };
+    let images = states.sampled_images(budget);
+    let mut images: Vec<Image> = match states.site_count() {
+        ..=MOST_SITES => images.collect(),
+        _ => images.without_single_sites().collect(),
+    };
+    images.swap_remove(choice % images.len())
+}
 
 /// A power cut in an operation or just after it, and the operations before.
 #[derive(Clone, Debug)]
@@ -100,9 +114,7 @@ impl Run {
             }
         };
         let states = points.states();
-        let budget = ImageBudget { exhaustive_limit: 0, samples: SAMPLES, seed: choice as u64 };
-        let mut images: Vec<Image> = states.sampled_images(budget).collect();
-        let image = images.swap_remove(choice / positions.len() % images.len());
+        let image = one_image(&states, choice as u64, choice / positions.len());
         checker.apply(&states, &image).map_err(|e| e.to_string())?;
         let left = checker.contents();
         let expectation = markers.expectation(&self);

@@ -10,7 +10,7 @@ use lapis_device::{
     CrashPoints, Event, Marker, PersistPoint, PowerFailDomain, StorageGrowth, Trace,
 };
 
-pub(crate) use self::first_cut::FirstCut;
+pub(crate) use self::first_cut::{FirstCut, one_image};
 pub(crate) use self::record::RecordError;
 use crate::erased::{AnyState, AnySubject, AnyValue};
 use crate::image_check::{ImageChecker, Known};

@@ -230,6 +230,7 @@ impl<'a> CrashStates<'a> {
             states: self,
             exhaustive,
             given: 0,
+            extremes: 2 + 2 * self.sites.len() as u64,
             choices: vec![0; self.sites.len()],
             samples_left: budget.samples,
             random: Random::new(budget.seed),
@@ -382,6 +383,8 @@ pub struct Images<'a> {
     exhaustive: bool,
     /// Images (exhaustive) or extremes (sampled) considered so far.
     given: u64,
+    /// Extremes of lines and sectors: nothing, everything, each but one late, each but one early.
+    extremes: u64,
     choices: Vec<u32>,
     samples_left: u32,
     random: Random,
@@ -405,6 +408,12 @@ impl Images<'_> {
         self.exhaustive
     }
 
+    /// The same, if they are [sampled](CrashStates::sampled_images), without those in which one line or sector
+    /// differs from all others: they are twice as many as there are lines, and each is as long as those.
+    pub fn without_single_sites(self) -> Self {
+        Self { extremes: 2, ..self }
+    }
+
     /// Counts `choices` up, the first site fastest.
     fn next_exhaustive(&mut self) -> Option<Image> {
         if self.given > 0 {
@@ -423,9 +432,8 @@ impl Images<'_> {
     /// The extremes in order, then random choices.
     fn next_sampled(&mut self) -> Option<Image> {
         let sites = &self.states.sites;
-        let extremes = 2 + 2 * sites.len() as u64;
         loop {
-            let choices: Vec<u32> = if self.given < extremes {
+            let choices: Vec<u32> = if self.given < self.extremes {
                 let index = self.given;
                 self.given += 1;
                 let single = (index / 2).wrapping_sub(1) as usize;

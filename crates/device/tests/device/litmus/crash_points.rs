@@ -88,6 +88,9 @@ fn sampling_begins_with_the_extremes_and_repeats_nothing() {
     );
     let distinct: BTreeSet<&[u32]> = images.iter().map(Image::choices).collect();
     assert_eq!(distinct.len(), images.len());
+    let few: Vec<Image> = states.sampled_images(budget).without_single_sites().collect();
+    assert_eq!(few[..2], images[..2]);
+    assert!(few.len() <= 2 + 20 && images[8..].iter().all(|image| few[2..].contains(image)));
     assert!(images.len() > 8 && images.len() <= 28);
     assert_eq!(states.images(budget).collect::<Vec<_>>(), images);
 }
