@@ -105,6 +105,8 @@ mod coverage;
 mod crash_walk;
 mod erased;
 mod explore;
+#[cfg(test)]
+mod faulty_sum;
 mod fewer;
 mod first_violations;
 mod image_check;

@@ -183,8 +183,13 @@ pub enum History {
     UnlinkedNode,
     /// One takes out a node above the one that the other replaces, which has so many entries at most.
     UnlinkedAbove(u64),
+    /// One takes a leaf out of a node that the other thins out first; then the other takes out the node above.
+    ThinnedNode,
     /// One merges nodes of so many entries that the other reads.
     MergedNode(u64),
+    /// One empties a leaf of two, so that the root gives way to the other, of so many entries, and splits that; the other
+    /// has read the root.
+    RootGivenWay(u64),
     /// One divides a node of so many entries, and the other changes the new one.
     DividedNode(u64),
     /// One takes out an empty node behind a full one, of so many entries, that the other divides.
@@ -195,6 +200,8 @@ pub enum History {
     TwoInserts(u64, u64),
     /// One joins nodes of so many entries, and the other changes the one that goes.
     JoinedNode(u64),
+    /// The same, and the other changes the one that stays.
+    JoinedInto(u64),
 }
 
 /// A structure before the machine that it runs on and the kind of its keys are chosen.

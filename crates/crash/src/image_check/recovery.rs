@@ -241,3 +241,20 @@ fn audit(live: &AnyLive) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::explore::explore_any;
+    use crate::faulty_sum::FaultySum;
+    use crate::options::ExploreOptions;
+
+    #[test]
+    fn what_is_not_there_at_the_next_opening_is_found() {
+        let options =
+            ExploreOptions { ops: 4, crash_in_recovery_every: 0, ..ExploreOptions::default() };
+        let report = explore_any(&FaultySum::Forgetful, &options, &|_| {}).unwrap();
+        let what = &report.violations[0].what;
+        let expected = "it no longer works: opened again after 1 operations: found ";
+        assert!(what.starts_with(expected), "{what}");
+    }
+}

@@ -134,15 +134,14 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use lapis_device::{Event, Marker, Modelled};
+    use lapis_device::{Event, Marker};
     use lapis_index::{IndexKind, IndexOptions};
-    use lapis_pmem::{AuditReport, Link, Mutant, PCell, Pool};
+    use lapis_pmem::Mutant;
 
     use super::*;
     use crate::explore::explore_any;
+    use crate::faulty_sum::FaultySum;
     use crate::run::Phase;
-    use crate::storage::Storage;
-    use crate::subject::{Live, Subject};
     use crate::subjects::IndexSubject;
 
     fn subject() -> IndexSubject<u64> {
@@ -215,87 +214,12 @@ mod tests {
     #[test]
     fn what_goes_wrong_after_the_cut_without_another_is_a_violation_and_no_failure_of_the_run() {
         let options = ExploreOptions { ops: 12, cut_in: 3, ..ExploreOptions::default() };
-        let report = explore_any(&WornOut, &options, &|_| {}).unwrap();
+        let report = explore_any(&FaultySum::WornOut, &options, &|_| {}).unwrap();
         let [violation] = &report.violations[..] else { panic!("{report:?}") };
         let what = "after that, without another crash, it no longer works: it is worn out";
         assert_eq!(violation.what, what);
         assert_eq!(violation.replay, "lapis crash worn-out --ops 12 --seed 1 --cut-in 3");
         // Of this seed it is just after the acknowledgement.
         assert_eq!((violation.acknowledged, &violation.operation), (Some(3), &None));
-    }
-
-    /// A sum that does a few operations and no more once it was opened after a power cut.
-    struct WornOut;
-
-    struct Sum {
-        pool: Pool<Modelled>,
-        cell: Link<PCell<u64>>,
-        operations_left: usize,
-    }
-
-    impl Subject for WornOut {
-        type Operation = u64;
-        type State = u64;
-        type Live = Sum;
-
-        fn name(&self) -> &'static str {
-            "worn-out"
-        }
-        fn pool_bytes(&self) -> usize {
-            1 << 20
-        }
-        fn operations(&self, count: usize, _seed: u64) -> Vec<u64> {
-            (1..=count as u64).collect()
-        }
-        fn probes(&self, _state: &u64, _interrupted: Option<&u64>, _seed: u64) -> Vec<u64> {
-            vec![1]
-        }
-        fn create(&self, storage: Storage) -> Result<Sum, String> {
-            let pool = storage.into_pool();
-            let sum = pool.allocate::<PCell<u64>>().map_err(|e| e.to_string())?;
-            sum.store(pool.domain(), 0);
-            let sum = pool.fence(sum.flush());
-            let cell = sum.link();
-            let root = pool.publish_root("sum", 0, sum).map_err(|e| e.to_string())?;
-            let _committed = root.persist();
-            Ok(Sum { pool, cell, operations_left: usize::MAX })
-        }
-        fn open(&self, storage: Storage) -> Result<Option<Sum>, String> {
-            let pool = storage.into_pool();
-            let operations_left = if pool.opened_clean() { usize::MAX } else { 5 };
-            let cell = pool.root("sum");
-            Ok(cell.map(|cell| Sum { pool, cell, operations_left }))
-        }
-        fn initial(&self) -> u64 {
-            0
-        }
-        fn apply(&self, state: &mut u64, operation: &u64) {
-            *state += operation;
-        }
-        fn owns_source(&self, file: &str) -> bool {
-            file == file!()
-        }
-    }
-
-    impl Live<u64, u64> for Sum {
-        fn perform(&mut self, operation: &u64) -> Result<(), String> {
-            self.operations_left = self.operations_left.checked_sub(1).ok_or("it is worn out")?;
-            let (domain, cell) = (self.pool.domain(), self.pool.at(self.cell));
-            let sum = cell.load(domain) + operation;
-            let _committed = cell.publish(domain, sum).persist();
-            Ok(())
-        }
-        fn observe(&self) -> Result<u64, String> {
-            Ok(self.pool.at(self.cell).load(self.pool.domain()))
-        }
-        fn reclaim_and_audit(&self) -> AuditReport {
-            let reachable = self.pool.reachable(|visitor| {
-                visitor.visit(self.cell, 8);
-            });
-            self.pool.reclaim_and_audit(&reachable)
-        }
-        fn pool(&self) -> Option<&Pool<Modelled>> {
-            Some(&self.pool)
-        }
     }
 }

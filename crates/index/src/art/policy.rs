@@ -59,6 +59,8 @@ pub struct Mutants {
     /// A split stores the shorter prefix of the node that sinks before the word above, and in a way
     /// that its depth does not tell.
     pub header_before_parent: Mutant,
+    /// A node goes with its leaf, and what is above it is not held.
+    pub unclaimed_unlinking: Mutant,
     /// In nodes of 4, 16 and 48, an entry counts before its child is stored.
     pub entry_before_child: [Mutant; 3],
 }

@@ -29,7 +29,8 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         };
         let slot = self.slot_in(key, parent.node)?;
         let removal = self.removal(key, parent.node)?;
-        if removal != Removal::InPlace {
+        let mutant = P::MUTANTS.unclaimed_unlinking;
+        if removal != Removal::InPlace && !self.domain().commits(mutant) {
             held.require(Claims::above(key, parent.depth))?;
         }
         let committed = match removal {

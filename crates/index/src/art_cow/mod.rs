@@ -65,6 +65,8 @@ impl Policy for CopyOnWrite {
         missing_copy_flush: mutants::MISSING_COPY_FLUSH,
         unpersisted_word_above: mutants::UNPERSISTED_WORD_ABOVE,
         header_before_parent: mutants::HEADER_IN_PLACE,
+        // A node that may go is copied: what is above it has been claimed in any case.
+        unclaimed_unlinking: mutants::STALE_DECISION,
         // Nodes of 4 and 16 take no entries here.
         entry_before_child: [mutants::INDEX_BEFORE_CHILD; 3],
     };

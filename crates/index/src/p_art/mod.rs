@@ -134,6 +134,7 @@ impl Policy for ReadOptimized {
         missing_copy_flush: mutants::MISSING_COPY_FLUSH,
         unpersisted_word_above: mutants::UNPERSISTED_WORD_ABOVE,
         header_before_parent: mutants::HEADER_BEFORE_PARENT,
+        unclaimed_unlinking: mutants::UNCLAIMED_UNLINKING,
         entry_before_child: [
             mutants::SLOTS_BEFORE_CHILD,
             mutants::BITMAP_BEFORE_ENTRY,
@@ -182,6 +183,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         histories: &[
             ("p-art:splitting", History::SplitNode),
             ("p-art:unlinking", History::UnlinkedNode),
+            ("p-art:thinning", History::ThinnedNode),
         ],
         persist_points: (200, 2),
         rate_operations: 400,

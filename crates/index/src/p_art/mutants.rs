@@ -47,6 +47,10 @@ mutants! {
         at("index/src/radix/change.rs, replace_nodes")
         .in_runs(&["p-art:unlinking"]);
 
+    UNCLAIMED_UNLINKING = "p-art/unclaimed-unlinking" =>
+        like(wort::CATALOGUE.entry(wort::UNCLAIMED_UNLINKING))
+        .in_runs(&["p-art:thinning"]);
+
     /// A new node can be locked before the word that refers to it is durable: another writer changes
     /// what is in the node, and acknowledges.
     // I12.

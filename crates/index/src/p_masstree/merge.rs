@@ -121,7 +121,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         let early = domain.commits(mutants::RIGHT_NODE_UNLINKED_FIRST).then(take_out);
         if !moved.is_empty() {
             self.append(&left, &moved)?;
-            left_locked.note_change();
+            if !domain.commits(mutants::JOINING_UNNOTED) {
+                left_locked.note_change();
+            }
         }
         let committed = early.unwrap_or_else(take_out);
         parent_locked.note_change();

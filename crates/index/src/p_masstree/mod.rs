@@ -173,6 +173,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         histories: &[
             ("p-masstree:splitting", History::DividedNode(permutation::WIDTH as u64)),
             ("p-masstree:joining", History::JoinedNode(permutation::WIDTH as u64)),
+            ("p-masstree:taking-in", History::JoinedInto(permutation::WIDTH as u64)),
         ],
         persist_points: (200, 2),
         rate_operations: 400,

@@ -47,6 +47,13 @@ mutants! {
         at("index/src/p_masstree/locks.rs, note_unlinking")
         .in_runs(&["p-masstree:joining"]);
 
+    /// A node that has taken in another one's entries is given back as if it had not changed: a writer that had read it
+    /// before changes it by what it has read.
+    // M6.
+    JOINING_UNNOTED = "p-masstree/joining-unnoted" =>
+        at("index/src/p_masstree/merge.rs, join")
+        .in_runs(&["p-masstree:taking-in"]);
+
     NEW_NODE_UNLOCKED = "p-masstree/new-node-unlocked" =>
         like(p_art::CATALOGUE.entry(p_art::NEW_NODE_UNLOCKED))
         .in_runs(&["p-masstree:splitting"]);

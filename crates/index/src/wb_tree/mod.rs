@@ -258,7 +258,10 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::drained("wb-tree:drained"),
             Run::large("wb-tree:in-use", 1200).as_in_use(),
         ],
-        histories: &[("wb-tree:merging", History::MergedNode(8))],
+        histories: &[
+            ("wb-tree:merging", History::MergedNode(8)),
+            ("wb-tree:giving-way", History::RootGivenWay(8)),
+        ],
         persist_points: (200, 2),
         rate_operations: 60,
     },

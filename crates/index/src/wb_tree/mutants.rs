@@ -42,6 +42,13 @@ mutants! {
     MERGED_NODE_NOT_DISOWNED = "wb-tree/merged-node-not-disowned" =>
         at("index/src/wb_tree/restructure.rs, merge")
         .in_runs(&["wb-tree:merging"]);
+
+    /// A root that has given way to its only child still looks current to a reader who has read it, although the
+    /// child has been split since.
+    // I6.
+    OLD_ROOT_NOT_DISOWNED = "wb-tree/old-root-not-disowned" =>
+        at("index/src/wb_tree/restructure.rs, merge")
+        .in_runs(&["wb-tree:giving-way"]);
 }
 
 pub use crate::wb_tree_slot::mutants as slots_only;

@@ -347,9 +347,14 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         );
         if !domain.commits(mutant) {
             right.disown(domain);
-            if gives_way {
-                parent.disown(domain);
-            }
+        }
+        let mutant = mutants::either(
+            domain,
+            mutants::OLD_ROOT_NOT_DISOWNED,
+            slots_only::OLD_ROOT_NOT_DISOWNED,
+        );
+        if gives_way && !domain.commits(mutant) {
+            parent.disown(domain);
         }
         let pinned = self.pool.pin();
         let node_bytes = self.shape.node_bytes;

@@ -29,7 +29,10 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::byte_strings("wb-tree-slot:bytes"),
             Run::drained("wb-tree-slot:drained"),
         ],
-        histories: &[("wb-tree-slot:merging", History::MergedNode(7))],
+        histories: &[
+            ("wb-tree-slot:merging", History::MergedNode(7)),
+            ("wb-tree-slot:giving-way", History::RootGivenWay(7)),
+        ],
         persist_points: (200, 2),
         rate_operations: 200,
     },

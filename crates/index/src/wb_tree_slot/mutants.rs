@@ -28,4 +28,8 @@ mutants! {
     MERGED_NODE_NOT_DISOWNED = "wb-tree-slot/merged-node-not-disowned" =>
         like(wb_tree::CATALOGUE.entry(wb_tree::MERGED_NODE_NOT_DISOWNED))
         .in_runs(&["wb-tree-slot:merging"]);
+
+    OLD_ROOT_NOT_DISOWNED = "wb-tree-slot/old-root-not-disowned" =>
+        like(wb_tree::CATALOGUE.entry(wb_tree::OLD_ROOT_NOT_DISOWNED))
+        .in_runs(&["wb-tree-slot:giving-way"]);
 }

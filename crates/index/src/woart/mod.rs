@@ -77,6 +77,7 @@ impl Policy for WriteOptimal {
         missing_copy_flush: mutants::MISSING_COPY_FLUSH,
         unpersisted_word_above: mutants::UNPERSISTED_WORD_ABOVE,
         header_before_parent: mutants::HEADER_BEFORE_PARENT,
+        unclaimed_unlinking: mutants::UNCLAIMED_UNLINKING,
         entry_before_child: [
             mutants::SLOTS_BEFORE_CHILD,
             mutants::BITMAP_BEFORE_ENTRY,
@@ -107,6 +108,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         histories: &[
             ("woart:splitting", History::SplitNode),
             ("woart:unlinking", History::UnlinkedNode),
+            ("woart:thinning", History::ThinnedNode),
         ],
         persist_points: (200, 2),
         rate_operations: 400,

@@ -54,6 +54,10 @@ mutants! {
         like(wort::CATALOGUE.entry(wort::UNCOUNTED_UNLINKING))
         .in_runs(&["woart:unlinking"]);
 
+    UNCLAIMED_UNLINKING = "woart/unclaimed-unlinking" =>
+        like(wort::CATALOGUE.entry(wort::UNCLAIMED_UNLINKING))
+        .in_runs(&["woart:thinning"]);
+
     STALE_DECISION = "woart/stale-decision" => like(wort::CATALOGUE.entry(wort::STALE_DECISION));
 
     UNPERSISTED_ANSWER = "woart/unpersisted-answer" =>

@@ -266,6 +266,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         histories: &[
             ("wort:splitting", History::SplitNode),
             ("wort:unlinking", History::UnlinkedNode),
+            ("wort:thinning", History::ThinnedNode),
         ],
         persist_points: (200, 2),
         rate_operations: 1500,

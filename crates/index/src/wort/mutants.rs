@@ -38,6 +38,12 @@ mutants! {
         at("index/src/radix/change.rs, replace_nodes")
         .in_runs(&["wort:unlinking"]);
 
+    /// A writer that finds, with its locks taken, that the node goes with the leaf does not take that of the node above.
+    // I6.
+    UNCLAIMED_UNLINKING = "wort/unclaimed-unlinking" =>
+        at("index/src/wort/change.rs, unlink_leaf")
+        .in_runs(&["wort:thinning"]);
+
     /// A writer that has taken its locks does not look again at what it found without them.
     // I6.
     STALE_DECISION = "wort/stale-decision" => at("index/src/radix/change.rs").among_workers();

@@ -50,3 +50,14 @@ pub(super) fn joined_node(capacity: u64) -> Plan<(u64, MapAction)> {
     let second = vec![(0, MapAction::Remove)];
     Plan { before, workers: vec![first, second] }
 }
+
+/// For the same nodes, the second of which has two entries: when it loses one the other goes to the first node, to which
+/// the first writer is about to add a key.
+pub(super) fn joined_into(capacity: u64) -> Plan<(u64, MapAction)> {
+    let mut before = inserts(0..=capacity + 1);
+    before.extend((1..capacity - 4).map(|key| (2 * key, MapAction::Remove)));
+    // As above.
+    let first = vec![(0, MapAction::Update(1)), (1, MapAction::Insert(1))];
+    let second = vec![(2 * capacity, MapAction::Remove)];
+    Plan { before, workers: vec![first, second] }
+}

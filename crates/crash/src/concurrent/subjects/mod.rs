@@ -32,8 +32,11 @@ pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
         History::NodeBehind(capacity) => divided_node::node_behind(capacity),
         History::GrownTable(before) => grown_table::grown_table(before),
         History::TwoInserts(before, other) => grown_table::two_inserts(before, other),
+        History::ThinnedNode => unlinked_node::thinned_node(),
         History::MergedNode(capacity) => merged_node::merged_node(capacity),
+        History::RootGivenWay(capacity) => merged_node::root_given_way(capacity),
         History::DividedNode(capacity) => divided_node::divided_node(capacity),
         History::JoinedNode(capacity) => divided_node::joined_node(capacity),
+        History::JoinedInto(capacity) => divided_node::joined_into(capacity),
     }
 }

@@ -41,3 +41,14 @@ pub(super) fn unlinked_above(entries: u64) -> Plan<(u64, MapAction)> {
     let second = vec![(PREFIX + 2 * leaf, MapAction::Remove)];
     Plan { before, workers: vec![first, second] }
 }
+
+/// One writer takes a leaf out of a node of three; when it gets its locks the other has taken out another one, and is
+/// about to take out the only leaf beside the node, so that the node above goes, too.
+pub(super) fn thinned_node() -> Plan<(u64, MapAction)> {
+    let keys = [0x0101, 0x0102, 0x0103, 0x0201].map(|end| PREFIX + end);
+    let before = keys.map(|key| (key, MapAction::Insert(1))).into();
+    let [_, thins, goes, beside] = keys;
+    let first = vec![(goes, MapAction::Remove)];
+    let second = vec![(thins, MapAction::Remove), (beside, MapAction::Remove)];
+    Plan { before, workers: vec![first, second] }
+}
