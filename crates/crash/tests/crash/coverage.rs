@@ -67,7 +67,7 @@ fn not_passed(structure: Structure) -> usize {
         "pop-log" => 1,
         "pop-ring" => 6,
         "cow-cell" | "log-cell" => 1,
-        "page-cow" => 12,
+        "page-cow" => 13,
         "page-hybrid" => 5,
         "page-mulog" => 7,
         "block-log" | "allocator" => 2,
