@@ -7,8 +7,8 @@
 //! that the recovery can tell apart, all of them, or a seeded sample with the extremes: [`Strategy`]), recovers on each, and
 //! asks the oracle ([`oracle`]): is every acknowledged operation there, is the one in flight there
 //! whole or not at all, do the structure's invariants hold, is exactly what is reachable allocated,
-//! does a second recovery change nothing, does a crash during recovery do no harm, and does the
-//! structure still work?
+//! does a second recovery change nothing, does a crash during recovery do no harm, does the
+//! structure still work, and is what was done then there at the next opening?
 //!
 //! [`persist_points`] switches off each flush and fence of a structure in turn and shows that the
 //! checker then finds a violation: that each is necessary, and that the checker can see it.
@@ -156,8 +156,8 @@ pub use stop_flag::StopFlag;
 pub use storage::{DeviceFault, Storage};
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
-    CrashError, Progress, Structure, explore_further, explore_structure, structure_persist_points,
-    structure_points,
+    CrashError, Progress, Structure, explore_further, explore_structure, persist_point_called,
+    structure_persist_points, structure_points,
 };
 pub use subject::{Kills, Live, Subject, WalkMemory};
 pub use timed::{TimedExploration, explore_for};

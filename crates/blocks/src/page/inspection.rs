@@ -112,12 +112,9 @@ impl<D: Domain> PageStore<D> {
         if self.geometry.scheme.has_micro_logs {
             let link = self.geometry.log(self.root, number);
             let target = Target(self.pool.at(link).target.load(domain)).get();
-            if target.map(|(_, id)| id) != lane.logged {
-                let what = "I6: a µlog of another page";
-                found.push(PageDamage { what, pool_offset: link.offset() });
-            }
-            if target.is_some_and(|(_, id)| lane.pages[self.index(id)] == Place::NONE) {
-                let what = "I6: a µlog of a page that is gone";
+            let id = target.map(|(_, id)| id);
+            if id != lane.logged || id.is_some_and(|id| lane.pages[self.index(id)] == Place::NONE) {
+                let what = "I6: a µlog of another page, or of one that is gone";
                 found.push(PageDamage { what, pool_offset: link.offset() });
             }
         }

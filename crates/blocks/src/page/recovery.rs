@@ -142,14 +142,15 @@ impl Scan {
             }
             let place = self.lanes[lane as usize].pages[(id / geometry.lanes) as usize];
             let meant = Place { slot, version: log.version.load(domain) };
-            let overtaken = place != meant;
             // I6.
-            if place == Place::NONE && !domain.commits(mutants::LEFT_OVER_LOG_KEPT) {
-                self.lanes[lane as usize].logged = None;
-                self.left_over.push(lane);
-            } else if !overtaken {
+            if place == Place::NONE {
+                if !domain.commits(mutants::LEFT_OVER_LOG_KEPT) {
+                    self.lanes[lane as usize].logged = None;
+                    self.left_over.push(lane);
+                }
+            } else if place == meant {
                 self.redo.push(Redo { lane, slot, lines });
-            } else if domain.commits(mutants::REDO_WHATEVER_THE_VERSION) && place != Place::NONE {
+            } else if domain.commits(mutants::REDO_WHATEVER_THE_VERSION) {
                 self.redo.push(Redo { lane, slot: place.slot, lines });
             }
         }

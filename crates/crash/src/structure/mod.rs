@@ -21,7 +21,9 @@ pub(crate) use further::explore_after_cuts;
 pub use further::explore_further;
 pub(crate) use logs::subject as log_subject;
 pub(crate) use runs::each_run;
-pub use runs::{explore_structure, structure_persist_points, structure_points};
+pub use runs::{
+    explore_structure, persist_point_called, structure_persist_points, structure_points,
+};
 
 /// Told now and then how many images have been tried.
 pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;

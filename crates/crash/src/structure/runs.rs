@@ -5,6 +5,7 @@ use lapis_device::trace_file::RecordedTrace;
 
 use super::each_subject::{all_subjects, subjects_of};
 use super::{CrashError, Progress, Structure};
+use crate::coverage::known_persist_points;
 use crate::erased::AnySubject;
 use crate::explore::explore_and_tell;
 use crate::options::ExploreOptions;
@@ -93,6 +94,24 @@ pub fn structure_points(
     found.sort_unstable();
     found.dedup();
     Ok(found)
+}
+
+/// The flush or fence of a structure that is called `name`: one that it passes in its run, or one of its sources, which
+/// perhaps only recoveries pass.
+///
+/// # Errors
+/// As for [`structure_points`].
+pub fn persist_point_called(
+    structure: Structure,
+    only: Option<&str>,
+    options: &ExploreOptions,
+    name: &str,
+) -> Result<Option<PersistPoint>, CrashError> {
+    let passed = structure_points(structure, only, options)?;
+    let subjects = subjects_of(structure, only, options)?;
+    let is_own = |point: &PersistPoint| subjects.iter().any(|it| it.owns_source(point.file));
+    let known = known_persist_points().iter().copied().filter(is_own);
+    Ok(passed.into_iter().chain(known).find(|point| point.to_string() == name))
 }
 
 /// Switches off each flush and fence of a structure in turn. A point counts as killed if the

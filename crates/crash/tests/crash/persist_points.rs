@@ -2,7 +2,11 @@
 //! the checker finds a power cut that is not survived. `cargo test -p lapis-crash --test
 //! crash persist_points -- --nocapture` prints the tables.
 
-use lapis_crash::{ExploreOptions, Strategy, Structure, structure_persist_points};
+use lapis_crash::{
+    ExploreOptions, Strategy, Structure, known_persist_points, persist_point_called,
+    structure_persist_points,
+};
+use lapis_device::{PersistKind, PersistPoint};
 
 fn all_are_necessary(structure: Structure, (ops, runs): (usize, u64)) {
     all_are_necessary_by(Strategy::default(), structure, (ops, runs));
@@ -58,4 +62,22 @@ fn each_of_the_allocator_and_the_pool_is_necessary() {
 #[test]
 fn each_of_the_leaves_is_necessary() {
     all_are_necessary(Structure::FpLeaves, (60, 2));
+}
+
+#[test]
+fn a_flush_that_only_recoveries_pass_is_called_by_its_name_and_no_other_structure_has_it() {
+    let page = |point: &&PersistPoint| point.file.ends_with("blocks/src/page/recovery.rs");
+    let options = ExploreOptions { ops: 12, ..ExploreOptions::default() };
+    let called = |structure: &str, name: &str| {
+        let structure = Structure::all().find(|it| it.name() == structure).unwrap();
+        persist_point_called(structure, None, &options, name).unwrap()
+    };
+    let flushes = known_persist_points().iter().filter(page);
+    let flushes: Vec<_> = flushes.filter(|point| point.kind == PersistKind::Flush).collect();
+    assert!(!flushes.is_empty());
+    for flush in flushes {
+        let name = flush.to_string();
+        assert_eq!(called("page-mulog", &name), Some(*flush));
+        assert_eq!(called("wort", &name), None);
+    }
 }

@@ -17,7 +17,9 @@ use indicatif::ProgressBar;
 use lapis_crash::{
     CrashError, ExploreOptions, ExploreReport, PersistPoint, Replay, Shrunk, Strategy, Structure,
 };
-use lapis_crash::{explore_further, explore_structure, structure_persist_points, structure_points};
+use lapis_crash::{
+    explore_further, explore_structure, persist_point_called, structure_persist_points,
+};
 use lapis_lab::experiment::table::Table;
 use lapis_pmem::Optimisations;
 
@@ -65,8 +67,8 @@ Examples:
 Operations run once on the modelled machine. At every moment the power is cut; all states that the
 caches and queues may then leave are recovered from (a seeded sample where there are too many), and
 each is checked: acknowledged operations are there, the one in flight is whole or not at all, the
-invariants hold, nothing leaks, a second recovery changes nothing. Unless one run is asked for, some runs
-begin with a power cut (--cut-in). The same seed tries the same
+invariants hold, nothing leaks, a second recovery changes nothing, and it goes on working, every second one
+opened once more meanwhile. Unless one run is asked for, some runs begin with a power cut (--cut-in). The same seed tries the same
 images on any machine. A violation ends with exit code 1 and prints the command that shows it again.
 SIGINT (Ctrl-C) and SIGTERM stop a run early: it prints what it has found, and says so; the exit code is
 1 if that is a violation, else 130 or 143. A second one ends it at once.
@@ -422,11 +424,10 @@ fn persist_point(
     options: &ExploreOptions,
     name: &str,
 ) -> Result<PersistPoint, Failure> {
-    let points = structure_points(structure, arguments.structure.as_deref(), options)?;
-    let found = points.into_iter().find(|point| point.to_string() == name);
-    found.ok_or_else(|| {
+    let only = arguments.structure.as_deref();
+    persist_point_called(structure, only, options, name)?.ok_or_else(|| {
         Failure::refused(format!(
-            "{structure} passes no flush or fence called {name:?}; `lapis crash {structure} \
+            "{structure} has no flush or fence called {name:?}; `lapis crash {structure} \
              --persist-points` lists them"
         ))
     })

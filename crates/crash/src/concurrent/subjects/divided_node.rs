@@ -52,7 +52,7 @@ pub(super) fn joined_node(capacity: u64) -> Plan<(u64, MapAction)> {
 }
 
 /// For the same nodes, the second of which has two entries: when it loses one the other goes to the first node, to which
-/// the first writer is about to add a key.
+/// the first writer is about to add a key (`lapis crash p-masstree:taking-in --workers 2 --deviations 1`).
 pub(super) fn joined_into(capacity: u64) -> Plan<(u64, MapAction)> {
     let mut before = inserts(0..=capacity + 1);
     before.extend((1..capacity - 4).map(|key| (2 * key, MapAction::Remove)));

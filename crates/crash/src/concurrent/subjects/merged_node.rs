@@ -44,9 +44,10 @@ pub(super) fn merged_node(capacity: u64) -> Plan<(u64, MapAction)> {
     Plan { before, workers: vec![reader, writer] }
 }
 
-/// The same one level higher. Keys that arrive in ascending order leave the first leaf full and the last one alone in the
-/// second. When that is taken out the root gives way to the first leaf, which the next key splits: a reader that has read
-/// the old root looks for a key of its upper half there.
+/// The same with leaves below the root, for nodes of `capacity` entries. Keys that arrive in ascending order leave the first
+/// leaf full and the last one alone in the second. When that is taken out the root gives way to the first leaf, which the
+/// next key splits: a reader that has read the old root looks for a key of its upper half there
+/// (`lapis crash wb-tree:giving-way --workers 2 --deviations 1`).
 pub(super) fn root_given_way(capacity: u64) -> Plan<(u64, MapAction)> {
     let before = (0..=capacity).map(|key| (2 * key, MapAction::Insert(key))).collect();
     let reader = vec![(2 * (capacity - 1), MapAction::Get)];
