@@ -7,9 +7,7 @@ use lapis_pmem::Domain;
 
 use super::{BELONGS, OUTSIDE, damaged, sound};
 use crate::error::Stop;
-use crate::node::{
-    Node, Source, VALUE_BYTES, fill_hole, insert_record, remove_record, replace_record,
-};
+use crate::node::{Node, Source, VALUE_BYTES, insert_record, remove_record, replace_record};
 use crate::record::make_room;
 
 thread_local! {
@@ -51,8 +49,8 @@ pub(super) fn put_in<D: Domain>(
     } else if node.gap() >= record {
         replace_record(&mut page.write(lsn), at, bytes, suffix, value);
     } else {
+        // The hole in a table stays for a moment only: as the gap is too small, the page is made anew.
         remove_record(&mut page.write(lsn), at, bytes);
-        fill_hole(&mut page.write(lsn), at);
         insert(page, at, suffix, value, lsn)?;
     }
     Ok(true)
