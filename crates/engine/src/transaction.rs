@@ -15,6 +15,7 @@ use crate::error::EngineError;
 use crate::expiry::TimeToLive;
 use crate::key_range::KeyRange;
 use crate::reads::ReadSet;
+use crate::record::entry_bytes;
 use crate::scan::Scan;
 use crate::snapshot::Reader;
 use crate::stripes::hash_of;
@@ -207,9 +208,13 @@ impl<D: Domain> Transaction<D> {
         let shared = self.reader.engine().shared();
         let most = shared.most_transaction_bytes();
         let value_bytes = value.map(bytes_of);
-        let bytes = self.writes.bytes() + crate::record::entry_bytes(key, value_bytes);
+        let mut bytes = self.writes.bytes() + entry_bytes(key, value_bytes);
         if bytes > most {
-            return Err(EngineError::TransactionTooLong { bytes, most });
+            let replaced = self.writes.get(table.id(), key);
+            bytes -= replaced.map_or(0, |value| entry_bytes(key, value.map(<[u8]>::len)));
+            if bytes > most {
+                return Err(EngineError::TransactionTooLong { bytes, most });
+            }
         }
         let replaced = match table.has_long_values() {
             true => self.writes.get(table.id(), key).flatten(),

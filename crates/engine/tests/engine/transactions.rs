@@ -120,6 +120,27 @@ fn a_transaction_that_is_too_long_is_refused_at_the_call_and_goes_on() {
 }
 
 #[test]
+fn a_transaction_is_as_long_as_what_it_writes_last_of_each_key() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let mut transaction = rig.engine.begin().unwrap();
+    for number in 0..3000_u32 {
+        transaction.put(&table, b"key", &vec![1; 500 + number as usize % 2]).unwrap();
+    }
+    let mut filled = 0_u32;
+    while transaction.put(&table, &filled.to_be_bytes(), &[2; 500]).is_ok() {
+        filled += 1;
+    }
+    assert!(filled > 900);
+    // In a transaction that takes nothing more, too.
+    transaction.put(&table, b"key", &[3; 500]).unwrap();
+    transaction.remove(&table, &0_u32.to_be_bytes()).unwrap();
+    transaction.put(&table, &0_u32.to_be_bytes(), &[2; 400]).unwrap();
+    transaction.commit(NOW).unwrap();
+    assert_eq!(contents(&rig.engine, "t").len() as u32, filled + 1);
+}
+
+#[test]
 fn a_key_that_is_too_long_is_refused() {
     let rig = Rig::new(small());
     let table = rig.engine.create_table("t").unwrap();
