@@ -183,6 +183,29 @@ fn what_has_expired_is_taken_away_by_the_way_with_the_chunks_of_long_values() {
 }
 
 #[test]
+fn what_has_expired_in_a_table_that_says_how_long_is_taken_away_by_the_way() {
+    let scene = Scene::new();
+    let (engine, lives) = (scene.engine(), Some(Duration::from_millis(10)));
+    let table = engine.create_table_with("t", TableStructure::default(), lives).unwrap();
+    let empty = engine.buffer_manager().space().unwrap().numbers().len();
+    for key in 0..3000_u32 {
+        engine.put(&table, &key.to_be_bytes(), &[7; 100], LATER).unwrap();
+    }
+    let used = || engine.buffer_manager().space().unwrap().numbers().len();
+    engine.checkpoint().unwrap();
+    assert!(used() > empty + 50);
+    for round in 0..10_000 {
+        scene.at(1010 + 100 * round);
+        engine.maintain().unwrap();
+        if used() <= empty + 8 {
+            break;
+        }
+        engine.checkpoint().unwrap();
+    }
+    assert!(used() <= empty + 8, "{} pages, {empty} at first", used());
+}
+
+#[test]
 fn a_clock_that_is_set_back_shows_what_was_not_taken_away() {
     let scene = Scene::new();
     let table = scene.engine().create_table("t").unwrap();

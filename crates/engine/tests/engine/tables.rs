@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lapis_device::ModelledSsd;
-use lapis_engine::{Durability, EngineError, LeafLayout};
-use lapis_pmem::BlockDevice;
+use lapis_engine::{Durability, Engine, EngineError, LeafLayout};
+use lapis_pmem::{BlockDevice, Hardware};
 
 use crate::harness::{HASHED, Rig, contents, small};
 
@@ -162,26 +162,21 @@ fn bytes_of(device: &ModelledSsd) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn a_drop_is_sound_wherever_the_log_ends_behind_its_first_free_pages() {
+/// What there is wherever the log ends in what `work` adds to it, with the pages as they are before: the engine, and
+/// how many sectors of how many it has.
+fn at_each_end_of_the_log(
+    rig: &Rig,
+    work: impl FnOnce(&Engine<Hardware>),
+    look: impl Fn(Rig, usize, usize),
+) {
     const SECTOR_BYTES: usize = 512;
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
-    rig.engine.put(&table, b"long", &[7; 9000], Durability::Eventual).unwrap();
-    for number in 0..8000_u32 {
-        rig.engine.put(&table, &number.to_be_bytes(), &[7; 100], Durability::Eventual).unwrap();
-    }
-    rig.engine.drop_table("t").unwrap();
-    rig.engine.checkpoint().unwrap();
-    // Pages as they are now are what every end of the log may find.
     let (pages, before) = (rig.pages.after_power_cut(), bytes_of(&rig.log));
-    assert!(rig.engine.maintain().unwrap());
+    work(&rig.engine);
     rig.engine.sync().unwrap();
     let after = bytes_of(&rig.log);
     let starts = (0..before.len()).step_by(SECTOR_BYTES);
     let changed: Vec<_> =
         starts.filter(|&at| before[at..][..SECTOR_BYTES] != after[at..][..SECTOR_BYTES]).collect();
-    assert!(changed.len() > 4, "only {} sectors", changed.len());
     for kept in 0..=changed.len() {
         let mut bytes = after.clone();
         for &at in &changed[kept..] {
@@ -191,10 +186,63 @@ fn a_drop_is_sound_wherever_the_log_ends_behind_its_first_free_pages() {
         log.write_blocks(0, &bytes).unwrap();
         log.flush().unwrap();
         let cut = Rig::over(Arc::new(pages.after_power_cut()), Arc::new(log), small());
-        assert_eq!(cut.engine.check(), Vec::<String>::new(), "{kept} of {} sectors", changed.len());
+        let problems = cut.engine.check();
+        assert_eq!(problems, Vec::<String>::new(), "{kept} of {} sectors", changed.len());
+        look(cut, kept, changed.len());
+    }
+}
+
+#[test]
+fn a_drop_is_sound_wherever_the_log_ends_behind_its_first_free_pages() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&table, b"long", &[7; 9000], Durability::Eventual).unwrap();
+    for number in 0..8000_u32 {
+        rig.engine.put(&table, &number.to_be_bytes(), &[7; 100], Durability::Eventual).unwrap();
+    }
+    rig.engine.drop_table("t").unwrap();
+    rig.engine.checkpoint().unwrap();
+    let free_first = |engine: &Engine<_>| assert!(engine.maintain().unwrap());
+    at_each_end_of_the_log(&rig, free_first, |cut, kept, sectors| {
+        assert!(sectors > 4, "only {sectors} sectors");
         while cut.engine.maintain().unwrap() {}
         cut.engine.checkpoint().unwrap();
         let used = cut.engine.buffer_manager().space().unwrap().used_pages();
         assert!(used <= 8, "{used} pages after {kept} sectors");
+    });
+}
+
+/// Paddings of which one moves the end of a sector between any two records.
+fn paddings() -> impl Iterator<Item = Vec<u8>> {
+    (0..512).step_by(16).map(|bytes| vec![7; bytes])
+}
+
+#[test]
+fn a_root_stays_to_nobody_wherever_the_log_ends_while_a_table_is_made() {
+    for padding in paddings() {
+        let rig = Rig::new(small());
+        let other = rig.engine.create_table("other").unwrap();
+        let make = |engine: &Engine<_>| {
+            engine.put(&other, b"padding", &padding, Durability::Eventual).unwrap();
+            engine.create_table("t").unwrap();
+        };
+        at_each_end_of_the_log(&rig, make, |_, _, _| {});
+    }
+}
+
+#[test]
+fn a_root_stays_to_nobody_wherever_the_log_ends_at_the_end_of_a_drop() {
+    for padding in paddings() {
+        let rig = Rig::new(small());
+        let other = rig.engine.create_table("other").unwrap();
+        let table = rig.engine.create_table("t").unwrap();
+        rig.engine.put(&table, b"key", b"value", NOW).unwrap();
+        rig.engine.drop_table("t").unwrap();
+        rig.engine.checkpoint().unwrap();
+        let end = |engine: &Engine<_>| {
+            engine.put(&other, b"padding", &padding, Durability::Eventual).unwrap();
+            while engine.maintain().unwrap() {}
+        };
+        at_each_end_of_the_log(&rig, end, |_, _, _| {});
     }
 }
