@@ -35,7 +35,7 @@
 //!   the versions before it changes the tree. A reader looks in the tree first, then among the versions.
 //! * E4. *What was read is durable when it matters.* A snapshot begins at a durable state. A transaction's record comes
 //!   after those of all that it has read. A read on its own waits until the last transaction that wrote to
-//!   the key's stripe is durable.
+//!   the key's stripe, and is to be durable, is so.
 //! * E5. *The log goes back far enough.* Its start is not behind the first record of any transaction that has not changed
 //!   all of its trees, nor behind any change that a page on the device lacks.
 //! * E6. *Redo ends in the state of the end of the log*, wherever it begins before all that is missing: structure

@@ -10,6 +10,21 @@ mutants! {
     ACKNOWLEDGED_BEFORE_SYNC = "store/acknowledged-before-sync" =>
         at("engine/src/commit.rs, commit");
 
+    /// A read on its own does not wait until what it answers with is durable.
+    READ_BEFORE_DURABLE = "store/read-before-durable" =>
+        at("engine/src/operations.rs, get_into")
+        .in_runs(&["store:reading"]);
+
+    /// A snapshot begins at a state that is not durable.
+    SNAPSHOT_BEFORE_DURABLE = "store/snapshot-before-durable" =>
+        at("engine/src/snapshot.rs, new")
+        .in_runs(&["store:reading-all"]);
+
+    /// A transaction that only reads ends before what it read is durable.
+    READS_BEFORE_DURABLE = "store/reads-before-durable" =>
+        at("engine/src/transaction.rs, commit")
+        .in_runs(&["store:reading-in-transaction"]);
+
     /// A transaction commits although what it read has been written since.
     READS_NOT_VALIDATED = "store/reads-not-validated" =>
         at("engine/src/commit.rs, append")

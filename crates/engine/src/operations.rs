@@ -74,7 +74,7 @@ impl<D: Domain> Engine<D> {
         // E4. Whoever wrote what was found has noted itself before.
         let shared = self.shared();
         let last = shared.stripes.last_of(&shared.domain, hash_of(table.id(), key));
-        if !shared.domain.commits(mutants::ACKNOWLEDGED_BEFORE_SYNC) {
+        if !shared.domain.commits(mutants::READ_BEFORE_DURABLE) {
             shared.log.wait_for(last)?;
         }
         if !found || value::expiry_of(value).is_some_and(|at| shared.expiry.is_past(at)) {

@@ -68,6 +68,9 @@ pub fn explore_structure_concurrently(
             explorer.explore(&three_tier)?;
             explorer.explore(&ConcurrentStore::in_pool("store:spitfire", SPITFIRE))?;
             explorer.explore(&ConcurrentStore::nvm_direct("store:nvm-direct"))?;
+            for history in ConcurrentStore::histories() {
+                explorer.explore_planned(&history)?;
+            }
         }
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
         _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),
@@ -107,22 +110,27 @@ impl Explorer<'_> {
         }
         for &(name, history) in exploration.histories {
             let subject = with_keys::<u64>(kind, name).planned(planned(history));
-            if self.only == Some(name) {
-                self.explore(&subject)?;
-            } else if self.options.planned
-                && self.only.is_none_or(|only| only == self.structure.name())
-            {
-                let options = ConcurrentOptions {
-                    workers: PLANNED_WORKERS,
-                    most_deviations: Some(1),
-                    schedules: MOST_PLANNED_SCHEDULES,
-                    ..self.options.clone()
-                };
-                self.explore_with(&subject, &options)?;
-            } else {
-                self.passed_over.push(name);
-            }
+            self.explore_planned(&subject)?;
         }
+        Ok(())
+    }
+
+    /// A history that is made for one error, if it is asked for.
+    fn explore_planned(&mut self, subject: &dyn AnyConcurrentSubject) -> Result<(), CrashError> {
+        let name = subject.name();
+        if self.only == Some(name) {
+            return self.explore(subject);
+        }
+        if self.options.planned && self.only.is_none_or(|only| only == self.structure.name()) {
+            let options = ConcurrentOptions {
+                workers: PLANNED_WORKERS,
+                most_deviations: Some(1),
+                schedules: MOST_PLANNED_SCHEDULES,
+                ..self.options.clone()
+            };
+            return self.explore_with(subject, &options);
+        }
+        self.passed_over.push(name);
         Ok(())
     }
 

@@ -7,7 +7,8 @@ use lapis_blocks::{CellKind, LogKind, PageKind};
 use lapis_index::IndexKind;
 use lapis_pmem::{MutantList, Optimisations};
 
-use crate::concurrent::PLANNED_WORKERS;
+use crate::concurrent::subjects::ConcurrentStore;
+use crate::concurrent::{ConcurrentSubject, PLANNED_WORKERS};
 
 mod cells;
 mod each_subject;
@@ -182,6 +183,7 @@ impl Structure {
             Self::Index(kind) => {
                 kind.declaration().exploration.histories.iter().map(|it| it.0).collect()
             }
+            Self::Store => ConcurrentStore::histories().map(|it| it.name()).to_vec(),
             _ => Vec::new(),
         }
     }

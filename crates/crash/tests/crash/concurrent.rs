@@ -135,8 +135,10 @@ fn histories_made_for_an_error_are_durably_linearizable() {
     let histories = |structure: Structure| {
         structure.histories().into_iter().map(move |history| (structure, history))
     };
+    // The store's take as long as all others together: `lapis crash store --workers 2` has them.
+    let structures = Structure::all().filter(|&structure| structure != Structure::Store);
     let mut survived = 0;
-    for (structure, history) in Structure::all().flat_map(histories) {
+    for (structure, history) in structures.flat_map(histories) {
         let report =
             explore_structure_concurrently(structure, Some(history), &options, &|_| ()).unwrap();
         assert_eq!(report.violations.len(), 0, "{history}");

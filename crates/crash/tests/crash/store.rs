@@ -3,7 +3,10 @@
 //! store`.
 
 use lapis_buffer::mutants::CHANGED_IN_PLACE_BEFORE_LOG;
-use lapis_crash::concurrent::{ConcurrentOptions, explore_structure_concurrently};
+use lapis_crash::concurrent::{
+    ConcurrentOptions, MOST_PLANNED_SCHEDULES, PLANNED_WORKERS, explore_structure_concurrently,
+};
+use lapis_crash::mutants::planned_catalogue;
 use lapis_crash::{CrashError, ExploreOptions, Strategy, Structure, explore_structure};
 use lapis_engine::mutants::{
     ACKNOWLEDGED_BEFORE_SYNC, BACKUP_NOT_DURABLE, CHECKPOINT_TOO_EARLY, CHUNKS_NOT_LISTED,
@@ -152,6 +155,33 @@ fn transactions_of_several_workers_over_persistent_memory_are_durably_linearizab
 #[test]
 fn transactions_of_several_workers_are_durably_linearizable() {
     assert_eq!(together(SSD, 5), 0);
+}
+
+/// E4, each in the history that is made for it.
+#[test]
+fn reads_of_what_is_not_durable_are_found() {
+    let mut found = 0;
+    for (_, entry) in planned_catalogue().iter().filter(|(of, _)| *of == Structure::Store) {
+        for history in entry.subjects {
+            let options = ConcurrentOptions {
+                workers: PLANNED_WORKERS,
+                most_deviations: Some(1),
+                schedules: MOST_PLANNED_SCHEDULES,
+                exhaustive_limit: 1,
+                samples: 1,
+                violation_limit: 1,
+                mutant: Some(entry.mutant),
+                ..ConcurrentOptions::default()
+            };
+            let store = Structure::Store;
+            let report = explore_structure_concurrently(store, Some(history), &options, &|_| ());
+            let report = report.unwrap();
+            println!("{history}: {} schedules, {} images", report.schedules, report.images);
+            assert_eq!(report.violations.len(), 1, "{history}");
+            found += 1;
+        }
+    }
+    assert_eq!(found, 3);
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! The store: transactions that read and write, snapshots, and the work in the background.
+//! The store: transactions that read and write, snapshots, and the work in the background. And histories of two workers
+//! for E4 of the engine: one has changed a tree and its record is not durable, the other reads what it wrote
+//! (`lapis crash store:reading --workers 2 --deviations 1`). Random histories hardly ever stop a writer there for as long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,22 +31,45 @@ const KINDS: [IndexKind; 2] = [IndexKind::Wort, IndexKind::FastFair];
 pub struct ConcurrentStore {
     name: &'static str,
     tiers: Tiers,
+    /// This one history, whatever the seed.
+    planned: Option<Plan<StoreAction>>,
 }
 
 impl ConcurrentStore {
     /// With pages and log on SSDs.
     pub fn on_ssd(name: &'static str) -> Self {
-        Self { name, tiers: Tiers::SSD }
+        Self::new(name, Tiers::SSD)
     }
 
     /// With the log and tables in persistent memory.
     pub fn nvm_direct(name: &'static str) -> Self {
-        Self { name, tiers: Tiers::NVM_DIRECT }
+        Self::new(name, Tiers::NVM_DIRECT)
     }
 
     /// With the log, and pages if the placement says so, in persistent memory.
     pub fn in_pool(name: &'static str, placement: Placement) -> Self {
-        Self { name, tiers: Tiers::in_pool(placement) }
+        Self::new(name, Tiers::in_pool(placement))
+    }
+
+    fn new(name: &'static str, tiers: Tiers) -> Self {
+        Self { name, tiers, planned: None }
+    }
+
+    /// The histories that are made for one error each, with pages and log on SSDs.
+    pub(crate) fn histories() -> [Self; 3] {
+        let place = (0, 0);
+        let empty = StoreAction::PutIfEmpty((1, 0), (1, 1));
+        let reads = [
+            ("store:reading", StoreAction::Get(place)),
+            ("store:reading-all", StoreAction::ReadAll),
+            // It finds what is there, and so writes nothing.
+            ("store:reading-in-transaction", empty),
+        ];
+        reads.map(|(name, read)| {
+            let commit = |value| StoreAction::Commit(vec![(place, Some((8, value)))]);
+            let (before, workers) = (vec![commit(1)], vec![vec![commit(2)], vec![read]]);
+            Self { planned: Some(Plan { before, workers }), ..Self::on_ssd(name) }
+        })
     }
 }
 
@@ -182,6 +207,9 @@ impl ConcurrentSubject for ConcurrentStore {
     }
 
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<StoreAction> {
+        if let Some(plan) = &self.planned {
+            return plan.clone();
+        }
         let mut random = SmallRng::seed_from_u64(seed);
         let before = (0..random.random_range(0..8))
             .map(|value| StoreAction::Commit(writes(&mut random, value)))
