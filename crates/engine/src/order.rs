@@ -32,15 +32,44 @@ struct State {
     last: u64,
     applying: VecDeque<Applying>,
     /// States that are read, and by how many.
-    readers: BTreeMap<u64, usize>,
+    readers: Begun,
     /// What was written since the oldest of them.
     recent: VecDeque<(u64, Arc<WrittenKeys>)>,
     /// Where the log must be kept from for transactions that have parts in it and are not yet ordered.
-    unordered: BTreeMap<u64, usize>,
+    unordered: Begun,
     /// Transactions of several parts, and where the first may be.
     long: BTreeMap<u64, u64>,
     /// Why nothing is written any more.
     stopped: Option<Arc<str>>,
+}
+
+/// How many have begun at each place in the log and not ended.
+#[derive(Debug, Default)]
+struct Begun(BTreeMap<u64, usize>);
+
+impl Begun {
+    fn begin(&mut self, at: u64) {
+        *self.0.entry(at).or_default() += 1;
+    }
+
+    /// Of those that have begun there, one ends.
+    fn end(&mut self, at: u64) {
+        if let Some(count) = self.0.get_mut(&at) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&at);
+            }
+        }
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        self.0.first_key_value().map(|(&at, _)| at)
+    }
+
+    /// Whether there are others than one that has begun there.
+    fn are_beside(&self, at: u64) -> bool {
+        self.0.len() > 1 || self.0.get(&at).is_some_and(|&count| count > 1)
+    }
 }
 
 impl State {
@@ -53,8 +82,7 @@ impl State {
 
     fn kept_from(&self) -> Option<u64> {
         let applying = self.applying.iter().map(|applying| applying.keep_from).min();
-        let unordered = self.unordered.keys().next().copied();
-        [applying, unordered].into_iter().flatten().min()
+        [applying, self.unordered.oldest()].into_iter().flatten().min()
     }
 
     /// The first transaction that has not changed its trees; the largest number if all have.
@@ -62,18 +90,9 @@ impl State {
         self.applying.front().map_or(u64::MAX, |first| first.lsn)
     }
 
-    fn oldest_reader(&self) -> Option<u64> {
-        self.readers.first_key_value().map(|(&since, _)| since)
-    }
-
     fn leave(&mut self, since: u64) {
-        if let Some(count) = self.readers.get_mut(&since) {
-            *count -= 1;
-            if *count == 0 {
-                self.readers.remove(&since);
-            }
-        }
-        let oldest = self.oldest_reader().unwrap_or(u64::MAX);
+        self.readers.end(since);
+        let oldest = self.readers.oldest().unwrap_or(u64::MAX);
         while self.recent.front().is_some_and(|(lsn, _)| *lsn <= oldest) {
             self.recent.pop_front();
         }
@@ -113,7 +132,7 @@ impl<D: Domain> Order<D> {
         let mut state = self.lock();
         state.check_running()?;
         let since = state.last;
-        *state.readers.entry(since).or_default() += 1;
+        state.readers.begin(since);
         // E3: whoever stores that number has changed its trees before, or taken this lock after those who have. A machine
         // on which threads take turns has nobody to look at, so its scheduler explores only what is below.
         if !D::DETERMINISTIC && state.first_applying() <= since {
@@ -150,7 +169,7 @@ impl<D: Domain> Order<D> {
 
     /// Nobody reads an older state, nor will: who begins later reads the last one or a later one.
     fn oldest_state(&self, state: &State) -> u64 {
-        let reader = state.oldest_reader().filter(|_| !self.domain.commits(READERS_FORGOTTEN));
+        let reader = state.readers.oldest().filter(|_| !self.domain.commits(READERS_FORGOTTEN));
         reader.unwrap_or(state.last)
     }
 
@@ -175,19 +194,14 @@ impl<D: Domain> Order<D> {
     pub(crate) fn keep_log(&self) -> u64 {
         let mut state = self.lock();
         let from = state.last;
-        *state.unordered.entry(from).or_default() += 1;
+        state.unordered.begin(from);
         from
     }
 
     /// Parts for which the log was kept are in it with their commit, or in vain.
     pub(crate) fn let_go_of_log(&self, from: u64) {
         let mut state = self.lock();
-        if let Some(count) = state.unordered.get_mut(&from) {
-            *count -= 1;
-            if *count == 0 {
-                state.unordered.remove(&from);
-            }
-        }
+        state.unordered.end(from);
         drop(state);
         self.applied.notify_all();
     }
@@ -260,8 +274,8 @@ impl<D: Domain> Order<D> {
 impl State {
     fn readers_beside(&self, own: Option<u64>) -> bool {
         match own {
-            None => !self.readers.is_empty(),
-            Some(own) => self.readers.len() > 1 || self.readers.get(&own).is_some_and(|&n| n > 1),
+            None => self.readers.oldest().is_some(),
+            Some(own) => self.readers.are_beside(own),
         }
     }
 }
@@ -339,6 +353,17 @@ mod tests {
             order.let_go_of_log(first_part);
             waiting.join().unwrap().unwrap();
         });
+    }
+
+    #[test]
+    fn the_log_is_kept_until_all_have_let_go_of_it() {
+        let order = Order::new(Hardware::detect(), 0);
+        let from = order.keep_log();
+        assert_eq!(order.keep_log(), from);
+        order.let_go_of_log(from);
+        assert_eq!(order.kept_from(), Some(from));
+        order.let_go_of_log(from);
+        assert_eq!(order.kept_from(), None);
     }
 
     #[test]

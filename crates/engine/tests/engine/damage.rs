@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use lapis_buffer::PageKind;
 use lapis_engine::{Durability, KeyRange};
 use lapis_pmem::BlockDevice;
 
@@ -21,6 +22,16 @@ fn filled() -> (Rig, BTreeMap<Vec<u8>, Vec<u8>>) {
     rig.engine.sync().unwrap();
     let expected = contents(&rig.engine, "t").into_iter().collect();
     (rig, expected)
+}
+
+#[test]
+fn pages_that_no_tree_has_are_told() {
+    let (rig, _) = filled();
+    for _ in 0..2 {
+        drop(rig.engine.buffer_manager().allocate_page(PageKind(16), |_| 0).unwrap());
+    }
+    rig.engine.checkpoint().unwrap();
+    assert_eq!(rig.engine.check(), ["2 pages are in use, and in no tree"]);
 }
 
 /// How often each outcome came, of as many stores each with flipped bits in one block of one device.

@@ -145,6 +145,21 @@ fn values_are_written_and_read_piece_by_piece() {
 }
 
 #[test]
+fn a_long_value_that_came_piece_by_piece_goes_with_its_record_in_a_table_that_had_none() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    settle(&rig.engine);
+    let before = used_pages(&rig.engine);
+    let mut writer = rig.engine.value_writer(&table, b"a", TimeToLive::OfTable).unwrap();
+    writer.append(&value(500_000, 1)).unwrap();
+    writer.finish(NOW).unwrap();
+    rig.engine.put(&table, b"a", b"short", NOW).unwrap();
+    settle(&rig.engine);
+    assert!(used_pages(&rig.engine) <= before + 1, "{} {before}", used_pages(&rig.engine));
+    assert_eq!(rig.engine.check(), Vec::<String>::new());
+}
+
+#[test]
 fn a_value_that_is_not_finished_leaves_nothing_after_a_power_cut_either() {
     let rig = Rig::new(small());
     let table = rig.engine.create_table("t").unwrap();

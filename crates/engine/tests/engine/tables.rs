@@ -25,6 +25,27 @@ fn tables_are_there_after_a_power_cut_with_what_is_in_them() {
 }
 
 #[test]
+fn a_table_that_is_made_after_a_power_cut_is_no_other_after_the_next() {
+    let mut rig = Rig::new(small());
+    let names = ["one", "two", "three"];
+    for name in names {
+        let table = rig.engine.create_table(name).unwrap();
+        rig.engine.put(&table, b"key", name.as_bytes(), NOW).unwrap();
+        rig = rig.after_power_cut();
+        for table in rig.engine.tables() {
+            rig.engine.put(&table, b"more", table.name().as_bytes(), NOW).unwrap();
+        }
+    }
+    let rig = rig.after_power_cut();
+    for name in names {
+        let value = name.as_bytes().to_vec();
+        let expected = [(b"key".to_vec(), value.clone()), (b"more".to_vec(), value)];
+        assert_eq!(contents(&rig.engine, name), expected);
+    }
+    assert_eq!(rig.engine.check(), Vec::<String>::new());
+}
+
+#[test]
 fn a_table_with_hashed_leaves_has_them_for_as_long_as_it_is_there() {
     let rig = Rig::new(small());
     let table = rig.engine.create_table_with("t", HASHED, None).unwrap();

@@ -48,6 +48,19 @@ fn a_transaction_reads_the_state_of_its_beginning() {
 }
 
 #[test]
+fn a_state_stays_until_all_who_read_it_have_ended() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&table, b"a", b"old", NOW).unwrap();
+    let [ends, stays] = [(); 2].map(|()| rig.engine.snapshot().unwrap());
+    drop(ends);
+    for value in [b"new", b"yet"] {
+        rig.engine.put(&table, b"a", value, NOW).unwrap();
+    }
+    assert_eq!(stays.get(&table, b"a").unwrap().unwrap(), b"old");
+}
+
+#[test]
 fn who_read_what_another_has_written_since_conflicts() {
     let rig = Rig::new(small());
     let table = rig.engine.create_table("t").unwrap();
