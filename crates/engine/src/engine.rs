@@ -1,6 +1,6 @@
 //! The engine itself.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -94,8 +94,6 @@ pub(crate) struct Shared<D: Domain> {
     pub(crate) versions: VersionQueue<D>,
     pub(crate) catalog: Arc<Table<D>>,
     pub(crate) chunks: Arc<Table<D>>,
-    /// Long values that are written and have no record yet.
-    pub(crate) undecided: Mutex<HashSet<u64>>,
     /// Long values that are to go when nobody reads an older state than this, in order.
     pub(crate) unwanted: Mutex<VecDeque<(u64, u64)>>,
     pub(crate) tables: RwLock<BTreeMap<String, Arc<Table<D>>>>,
@@ -238,7 +236,6 @@ impl<D: Domain> Engine<D> {
             versions: VersionQueue::new(),
             catalog,
             chunks,
-            undecided: Mutex::default(),
             unwanted: Mutex::default(),
             tables: RwLock::default(),
             dropped: Mutex::default(),

@@ -204,23 +204,19 @@ impl<D: Domain> TableLoad<'_, D> {
             self.engine.shared().guarded(|| Ok(records.finish()?))?;
         }
         self.engine.shared().end_listings(&self.long_values)?;
-        self.decide_long_values(true);
+        self.long_values.clear();
         self.engine.enter_loaded(&self.table, self.root)?;
         self.is_entered = true;
         Ok(Arc::clone(&self.table))
-    }
-
-    fn decide_long_values(&mut self, have_records: bool) {
-        for number in self.long_values.drain(..) {
-            self.engine.shared().long_value_is_decided(number, have_records);
-        }
     }
 
     /// Drops what was loaded, like a table with long values: those that it has records of go with it, the others are
     /// still listed.
     fn abandon(&mut self) -> Result<(), EngineError> {
         self.room = None;
-        self.decide_long_values(false);
+        for number in self.long_values.drain(..) {
+            self.engine.shared().long_value_is_unwanted(number);
+        }
         let Some(tree) = self.table.contents().as_tree() else { return Ok(()) };
         let loaded = Table::new(self.table.id(), "", tree.clone(), Properties::WITH_LONG_VALUES);
         self.engine.shared().drop_loading(&loaded, self.root)

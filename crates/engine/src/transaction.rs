@@ -308,10 +308,9 @@ impl<D: Domain> Transaction<D> {
             let ended = self.writes.get(shared.catalog.id(), &chunks_key(number));
             committed.is_ok() && ended.is_some()
         };
-        for &number in &self.long_values {
-            shared.long_value_is_decided(number, has_record(number));
+        for number in self.long_values.drain(..).filter(|&number| !has_record(number)) {
+            shared.long_value_is_unwanted(number);
         }
-        self.long_values.clear();
         committed
     }
 }
@@ -319,7 +318,7 @@ impl<D: Domain> Transaction<D> {
 impl<D: Domain> Drop for Transaction<D> {
     fn drop(&mut self) {
         for number in self.long_values.drain(..) {
-            self.reader.engine().shared().long_value_is_decided(number, false);
+            self.reader.engine().shared().long_value_is_unwanted(number);
         }
     }
 }

@@ -225,13 +225,9 @@ impl<D: Domain> Shared<D> {
         }
     }
 
-    /// A long value that was written has a record, or never will.
-    pub(crate) fn long_value_is_decided(&self, number: u64, has_record: bool) {
-        host_lock::lock(&self.domain, &self.undecided).remove(&number);
-        if !has_record {
-            // Nobody has ever read it.
-            host_lock::lock(&self.domain, &self.unwanted).push_front((0, number));
-        }
+    /// A long value that was written never gets a record. Nobody has ever read it.
+    pub(crate) fn long_value_is_unwanted(&self, number: u64) {
+        host_lock::lock(&self.domain, &self.unwanted).push_front((0, number));
     }
 
     /// The numbers of the long values that these writes replace. Their stripes are held.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lapis_blocks::block_log::Durability;
-use lapis_pmem::{Domain, host_lock};
+use lapis_pmem::Domain;
 
 use crate::commit::Write;
 use crate::engine::{Engine, Shared};
@@ -47,15 +47,14 @@ impl<D: Domain> Shared<D> {
     }
 
     /// Lists the number of a long value (V2). What is written is to become a record, in a transaction that ends the listing
-    /// too; until [`Shared::long_value_is_decided`] nobody takes the chunks away.
+    /// too; who gives that up says so ([`Shared::long_value_is_unwanted`]).
     fn begin_chunks(&self) -> Result<Chunks, EngineError> {
         let number = self.next_token();
-        host_lock::lock(&self.domain, &self.undecided).insert(number);
         let listing = chunks_key(number);
         let listed = Write { table: &self.catalog, key: &listing, value: Some(&[]) };
         if !self.domain.commits(CHUNKS_NOT_LISTED) {
             let listed = self.commit(&[listed], None, Durability::Eventual);
-            listed.inspect_err(|_| self.long_value_is_decided(number, false))?;
+            listed.inspect_err(|_| self.long_value_is_unwanted(number))?;
         }
         Ok(Chunks { number, count: 0, bytes: 0, checksum: 0 })
     }
@@ -85,7 +84,7 @@ impl<D: Domain> Shared<D> {
     pub(crate) fn write_long(&self, value: &[u8]) -> Result<LongValue, EngineError> {
         let mut chunks = self.begin_chunks()?;
         let written = self.append_chunks(&mut chunks, value);
-        written.inspect_err(|_| self.long_value_is_decided(chunks.number, false))?;
+        written.inspect_err(|_| self.long_value_is_unwanted(chunks.number))?;
         Ok(chunks.value_with(&[]))
     }
 }
@@ -200,7 +199,7 @@ impl<D: Domain> ValueWriter<D> {
 impl<D: Domain> Drop for ValueWriter<D> {
     fn drop(&mut self) {
         if let Some(chunks) = &self.chunks {
-            self.engine.shared().long_value_is_decided(chunks.number, false);
+            self.engine.shared().long_value_is_unwanted(chunks.number);
         }
     }
 }

@@ -37,6 +37,22 @@ fn what_was_acknowledged_is_there_after_each_of_many_power_cuts() {
 }
 
 #[test]
+fn a_recovery_counts_each_transaction_and_each_write_once() {
+    let after = |puts: u8| {
+        let rig = Rig::new(small());
+        let table = rig.engine.create_table("t").unwrap();
+        (0..puts).for_each(|key| _ = rig.engine.put(&table, &[key], b"value", NOW).unwrap());
+        let mut transaction = rig.engine.begin().unwrap();
+        (0..puts).for_each(|key| transaction.put(&table, &[key], b"other").unwrap());
+        transaction.commit(NOW).unwrap();
+        let report = *rig.after_power_cut().engine.recovery();
+        [report.transactions, report.writes]
+    };
+    let [without, with] = [after(0), after(5)];
+    assert_eq!([with[0] - without[0], with[1] - without[1]], [5 + 1, 5 + 5]);
+}
+
+#[test]
 fn a_log_that_was_cut_many_times_lacks_nothing() {
     let rig = Rig::new(small());
     let table = rig.engine.create_table("t").unwrap();
