@@ -15,8 +15,8 @@ use crate::value::{self, Stored};
 
 impl<D: Domain> Engine<D> {
     /// Walks over every tree, every value and every page, and says what is wrong, a sentence each: pages that cannot be
-    /// read, trees that are none, values that lack a part, pages and parts of values that nobody has. Nobody
-    /// writes meanwhile. It never fails itself.
+    /// read, trees that are none, values that lack a part, pages and parts of values that nobody has. Of pages that are in
+    /// no tree it knows those on the device: after a checkpoint, all. Nobody writes meanwhile. It never fails itself.
     pub fn check(&self) -> Vec<String> {
         let found = self.shared().guarded(|| Ok(self.problems()));
         found.unwrap_or_else(|error| vec![error.to_string()])

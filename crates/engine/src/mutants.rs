@@ -21,7 +21,7 @@ mutants! {
         .in_runs(&["store:reading-all"]);
 
     /// A transaction that only reads ends before what it read is durable.
-    READS_BEFORE_DURABLE = "store/reads-before-durable" =>
+    READ_ONLY_BEFORE_DURABLE = "store/read-only-before-durable" =>
         at("engine/src/transaction.rs, commit")
         .in_runs(&["store:reading-in-transaction"]);
 

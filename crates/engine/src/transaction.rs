@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::expiry::TimeToLive;
 use crate::key_range::KeyRange;
-use crate::mutants::READS_BEFORE_DURABLE;
+use crate::mutants::READ_ONLY_BEFORE_DURABLE;
 use crate::reads::ReadSet;
 use crate::record::entry_bytes;
 use crate::scan::Scan;
@@ -292,7 +292,7 @@ impl<D: Domain> Transaction<D> {
         if self.writes.is_empty() {
             // E4.
             let shared = self.engine().shared();
-            let waits = !shared.domain.commits(READS_BEFORE_DURABLE);
+            let waits = !shared.domain.commits(READ_ONLY_BEFORE_DURABLE);
             if durability == Durability::Immediate && waits {
                 shared.log.wait_for(self.reader.since())?;
             }

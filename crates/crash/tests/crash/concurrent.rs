@@ -135,7 +135,7 @@ fn histories_made_for_an_error_are_durably_linearizable() {
     let histories = |structure: Structure| {
         structure.histories().into_iter().map(move |history| (structure, history))
     };
-    // The store's take as long as all others together: `lapis crash store --workers 2` has them.
+    // Each image of the store's is an engine that recovers: they are left to `lapis crash store --workers 2`.
     let structures = Structure::all().filter(|&structure| structure != Structure::Store);
     let mut survived = 0;
     for (structure, history) in structures.flat_map(histories) {

@@ -202,6 +202,8 @@ fn print(report: &ConcurrentReport, output: &mut Output) -> Result<Verdict, Fail
     if let Some(complete) = report.complete {
         output.line(if complete {
             "every schedule within the bound"
+        } else if !report.violations.is_empty() {
+            "not every schedule within the bound"
         } else {
             "not every schedule within the bound: raise --schedules"
         })?;

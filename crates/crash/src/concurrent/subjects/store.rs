@@ -1,6 +1,6 @@
 //! The store: transactions that read and write, snapshots, and the work in the background. And histories of two workers
 //! for E4 of the engine: one has changed a tree and its record is not durable, the other reads what it wrote
-//! (`lapis crash store:reading --workers 2 --deviations 1`). Random histories hardly ever stop a writer there for as long.
+//! (`lapis crash store:reading --workers 2 --deviations 1`). Of random histories few show it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
