@@ -147,7 +147,7 @@ impl Limbo {
     }
 
     /// Removes the blocks whose readers have gone, and waits a moment for readers that are about to
-    /// go: for when memory is short. One that stays keeps what it may see.
+    /// go: for when memory is short. One that stays keeps what it may see, and the caller, if it is pinned, stays.
     pub(crate) fn hasten<D: Domain>(&self, domain: &D) -> Vec<Block> {
         const PATIENCE: Duration = Duration::from_millis(250);
         if D::DETERMINISTIC {
@@ -160,11 +160,17 @@ impl Limbo {
         drop(open);
         let mut blocks = self.take_passed(domain);
         let began = Instant::now();
-        while !self.sealed.lock().is_empty() && began.elapsed() < PATIENCE {
+        while self.waits_for_others(domain) && began.elapsed() < PATIENCE {
             std::thread::yield_now();
             blocks.extend(self.take_passed(domain));
         }
         blocks
+    }
+
+    /// Whether something waits, and not for the calling thread.
+    fn waits_for_others<D: Domain>(&self, domain: &D) -> bool {
+        let first = self.sealed.lock().front().map(|batch| batch.stamp);
+        first.is_some_and(|first| !PROCESS.is_kept_here(domain, first))
     }
 
     /// Removes everything; only when no guard is alive.
@@ -189,5 +195,59 @@ impl Limbo {
             blocks.extend(&batch.blocks);
         }
         blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Hardware, Region};
+
+    fn pool() -> Pool<Hardware> {
+        let region = Region::anonymous(1 << 20, 1 << 20).unwrap();
+        Pool::create(region, Hardware::detect()).unwrap()
+    }
+
+    /// Retires something in host memory, and stamps it. Whether it is there still.
+    fn retire(pool: &Pool<Hardware>, guard: &Guard<'_, Hardware>) -> Arc<()> {
+        let value = Arc::new(());
+        pool.retire_value(Box::new(Arc::clone(&value)), guard);
+        let limbo = pool.limbo();
+        limbo.seal(pool.domain(), &mut limbo.open.lock());
+        value
+    }
+
+    #[test]
+    fn what_this_thread_itself_may_see_is_not_waited_for_and_stays() {
+        let pool = pool();
+        let guard = pool.pin();
+        let value = retire(&pool, &guard);
+        assert!(!pool.limbo().waits_for_others(pool.domain()));
+        pool.limbo().hasten(pool.domain());
+        assert_eq!(Arc::strong_count(&value), 2);
+        drop(guard);
+        assert!(pool.limbo().waits_for_others(pool.domain()));
+        // Other tests' threads may be pinned.
+        while Arc::strong_count(&value) == 2 {
+            pool.limbo().hasten(pool.domain());
+        }
+    }
+
+    #[test]
+    fn what_only_others_may_see_is_waited_for() {
+        let pool = pool();
+        let before = pool.pin();
+        let value = retire(&pool, &before);
+        std::thread::scope(|scope| {
+            let waits = || {
+                // Pinned since, so that it may see nothing of it.
+                let _guard = pool.pin();
+                pool.limbo().waits_for_others(pool.domain())
+            };
+            assert!(scope.spawn(waits).join().unwrap());
+        });
+        assert_eq!(Arc::strong_count(&value), 2);
     }
 }

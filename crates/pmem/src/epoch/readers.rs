@@ -90,6 +90,11 @@ impl Process {
         self.clock.stamp(domain)
     }
 
+    /// Whether the calling thread itself has been pinned since before what was stamped so was unlinked.
+    pub(crate) fn is_kept_here<D: Domain>(&self, domain: &D, stamp: u64) -> bool {
+        MINE.get().is_some_and(|mine| mine.is_pinned_since(domain, stamp))
+    }
+
     /// What [`Clock::oldest`] says, if what was stamped `first`, before anything else that waits, may
     /// be free.
     pub(crate) fn oldest_if_beyond<D: Domain>(&self, domain: &D, first: u64) -> Option<u64> {
