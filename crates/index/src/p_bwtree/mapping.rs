@@ -280,7 +280,50 @@ impl<D: Domain> Mapping<D> {
 
 #[cfg(test)]
 mod tests {
+    use lapis_pmem::Hardware;
+
     use super::*;
+    use crate::index::{Index, IndexOptions};
+    use crate::p_bwtree::PBwTree;
+
+    /// A tree without keys, of whose mapping table it uses one id: 0, in the chunk of the ids below 4. Whoever takes ids
+    /// gets those first, then 4 and 5, of the next chunk.
+    fn taken() -> (PBwTree<Hardware, u64>, Vec<u64>) {
+        let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
+        let tree = PBwTree::create_named(&pool, "tree", &IndexOptions::DEFAULT).unwrap();
+        let ids = (0..5).map(|_| tree.mapping.take_id().unwrap().0).collect();
+        (tree, ids)
+    }
+
+    fn give_back<D: Domain>(mapping: &Mapping<D>, id: u64) {
+        let slot = &mapping.directory.chunks[0];
+        let domain = mapping.pool.domain();
+        let unlinked = slot.redirect(domain, slot.load(domain)).flush();
+        mapping.give_back(id, unlinked.fence_for_other_threads(domain));
+    }
+
+    #[test]
+    fn a_chunk_stays_as_long_as_an_id_of_it_that_was_taken_again_is_somebodys() {
+        let (tree, ids) = taken();
+        let mapping = &tree.mapping;
+        assert_eq!(ids, [3, 2, 1, 4, 5]);
+        mapping.give_up(5);
+        assert_eq!(mapping.take_id().unwrap().0, 5);
+        give_back(mapping, 4);
+        assert!(mapping.place(5).is_some());
+        give_back(mapping, 5);
+        assert_eq!(mapping.place(5), None);
+    }
+
+    #[test]
+    fn an_id_whose_chunk_has_gone_is_not_given_again_before_the_chunk_is_there() {
+        let (tree, _) = taken();
+        let mapping = &tree.mapping;
+        mapping.give_up(5);
+        give_back(mapping, 4);
+        assert_eq!((mapping.place(4), mapping.place(5)), (None, None));
+        assert_eq!([4, 5, 6].map(|_| mapping.take_id().unwrap().0), [4, 5, 6]);
+    }
 
     #[test]
     fn ids_follow_each_other_through_chunks_that_double() {
