@@ -100,7 +100,7 @@ impl Migration {
     pub const ROUND_OPERATIONS: NonZeroU32 = NonZeroU32::new(16_384).unwrap();
 
     /// Pages change their place when they are used often, and few of those that leave DRAM enter persistent memory. Of the
-    /// fixed chances in `ARCHITECTURE.md` these cost least where not all pages fit there, and hardly more than others where
+    /// fixed chances in `docs/engine.md` these cost least where not all pages fit there, and hardly more than others where
     /// they do.
     pub const DEFAULT: Self = Self {
         dram_reads: Chance::thousandths(50),

@@ -117,7 +117,7 @@ fn in_place_nothing_is_loaded_and_each_put_is_written_at_once() {
 }
 
 #[test]
-#[ignore = "prints the table of ARCHITECTURE.md"]
+#[ignore = "prints the table of docs/engine.md"]
 fn table() {
     let size = Size { records: 60_000, operations: 20_000, dram_pages: 96 };
     for placement in
@@ -206,7 +206,7 @@ fn mixed(profile: &str, placement: &str, how: Use) {
 }
 
 #[test]
-#[ignore = "prints the table of chances in ARCHITECTURE.md"]
+#[ignore = "prints the table of chances in docs/engine.md"]
 fn chances() {
     let profile = small_caches();
     let profile = profile.path().to_str().unwrap();
