@@ -302,7 +302,6 @@ impl ChunkMap {
         if let Some((&before, &length)) = self.free.range(..first).next_back()
             && before + length == first
         {
-            self.free.remove(&before);
             first = before;
             count += length;
         }

@@ -312,6 +312,36 @@ fn reclaim_keeps_reachable_page_frames_and_frees_the_others() {
 
 #[test]
 #[cfg_attr(miri, ignore = "files")]
+fn what_was_free_before_a_crash_is_given_out_after_a_reclaim() {
+    const BYTES: usize = 100_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let options = lapis_pmem::RegionOptions { reserve_bytes: 4 << 20, ..Default::default() };
+    let mut pool = Pool::create_file(&path, 4 << 20, &options).unwrap();
+    let take = |pool: &Pool<_>| pool.allocate_with_tail::<PCell<u64>>(BYTES - 8).ok().map(keep);
+    let blocks: Vec<_> = std::iter::from_fn(|| take(&pool)).collect();
+    let last = blocks.len() - 1;
+    // Free runs apart from each other, of one block and of two, and one at the end.
+    let is_kept = |place: usize| place != last && (place.is_multiple_of(5) || place % 5 == 2);
+    let (kept, freed): (Vec<_>, Vec<_>) =
+        blocks.into_iter().enumerate().partition(|&(place, _)| is_kept(place));
+    assert!(kept.len() > 8 && freed.len() > 12, "{} and {}", kept.len(), freed.len());
+    for &(_, link) in &freed {
+        pool.free_unshared(link, BYTES, Committed::nothing_to_do());
+    }
+    pool.abandon();
+    drop(pool);
+    pool = Pool::open_file(&path, &options).unwrap();
+    let reachable = pool.reachable(|visitor| {
+        kept.iter().for_each(|&(_, link)| assert!(visitor.visit(link, BYTES)));
+    });
+    assert_eq!(pool.reclaim(&reachable).freed_chunks, 0);
+    assert_eq!(std::iter::from_fn(|| take(&pool)).count(), freed.len());
+    assert!(pool.audit(&reachable).unallocated.is_empty());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "files")]
 fn after_a_crash_unreachable_blocks_become_free_and_reachable_ones_stay() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("p");
@@ -398,6 +428,18 @@ fn an_audit_finds_a_leak() {
     let link = keep(pool.allocate::<PCell<u64>>().unwrap());
     let audit = pool.audit(&pool.reachable(|_| {}));
     assert_eq!(audit.leaked, [link.offset()]);
+}
+
+#[test]
+fn an_audit_finds_a_large_leak_and_no_block_that_is_reachable_or_retired() {
+    const BYTES: usize = 100_000;
+    let pool = counting_pool(1 << 20);
+    let blocks = [0; 3].map(|_| keep(pool.allocate_with_tail::<PCell<u64>>(BYTES - 8).unwrap()));
+    let [lost, held, retired] = blocks;
+    let guard = pool.pin();
+    pool.retire(retired, BYTES, Committed::nothing_to_do(), &guard);
+    let audit = pool.audit(&pool.reachable(|visitor| assert!(visitor.visit(held, BYTES))));
+    assert_eq!((audit.leaked, audit.allocated_blocks), (vec![lost.offset()], 3));
 }
 
 #[test]
