@@ -96,6 +96,22 @@ fn a_log_with_nothing_in_it_is_as_short_as_at_first_when_it_is_closed() {
 }
 
 #[test]
+fn what_is_appended_after_the_ring_became_shorter_is_there() {
+    let (device, log) = short();
+    while log.statistics().growths < 2 {
+        commit(&log, 300, 1);
+    }
+    log.truncate_before(log.durable()).unwrap();
+    log.close().unwrap();
+    assert_eq!(log.capacity_bytes(), SMALL.segment_bytes);
+    let mut records = Vec::new();
+    while log.statistics().growths < 3 {
+        records.push(commit(&log, 300, records.len()));
+        assert_eq!(recovered(device.clone()).unwrap().0, records);
+    }
+}
+
+#[test]
 fn a_log_that_was_closed_is_opened_without_a_write_or_a_flush() {
     let device = ssd();
     let log = super::create(device.clone());
