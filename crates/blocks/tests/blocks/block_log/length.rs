@@ -104,6 +104,7 @@ fn what_is_appended_after_the_ring_became_shorter_is_there() {
     log.truncate_before(log.durable()).unwrap();
     log.close().unwrap();
     assert_eq!(log.capacity_bytes(), SMALL.segment_bytes);
+    assert_eq!(log.start(), log.durable());
     let mut records = Vec::new();
     while log.statistics().growths < 3 {
         records.push(commit(&log, 300, records.len()));
