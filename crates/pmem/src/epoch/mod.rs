@@ -181,14 +181,6 @@ impl<W> Reader<W> {
         }
     }
 
-    /// Whether it has been pinned since an epoch, or longer. For the thread whose entry this is.
-    fn is_pinned_since<D: Domain>(&self, domain: &D, epoch: u64) -> bool
-    where
-        W: DramWord<u64, D>,
-    {
-        (UNPINNED + 1..=epoch).contains(&self.epoch.load(domain, Ordering::Relaxed))
-    }
-
     /// Ends a pin. For the thread whose entry this is.
     #[inline(always)]
     pub fn unpin<D: Domain>(&self, domain: &D)

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{Clock, Reader, barrier};
+use super::{Clock, Reader, UNPINNED, barrier};
 use crate::domain::Domain;
-use crate::dram_cell::PlainWord;
+use crate::dram_cell::{DramWord, PlainWord};
 use crate::hardware::Hardware;
 
 type Word = PlainWord<u64>;
@@ -92,7 +92,8 @@ impl Process {
 
     /// Whether the calling thread itself has been pinned since before what was stamped so was unlinked.
     pub(crate) fn is_kept_here<D: Domain>(&self, domain: &D, stamp: u64) -> bool {
-        MINE.get().is_some_and(|mine| mine.is_pinned_since(domain, stamp))
+        let pinned = MINE.get().map_or(UNPINNED, |mine| mine.epoch.load(domain, Ordering::Relaxed));
+        pinned != UNPINNED && pinned <= stamp
     }
 
     /// What [`Clock::oldest`] says, if what was stamped `first`, before anything else that waits, may
