@@ -187,6 +187,8 @@ pub enum History {
     ThinnedNode,
     /// One merges nodes of so many entries that the other reads.
     MergedNode(u64),
+    /// The same, and the other has locked the one that goes.
+    LockedNodeMerged(u64),
     /// One empties a leaf of two, so that the root gives way to the other, of so many entries, and splits that; the other
     /// has read the root.
     RootGivenWay(u64),

@@ -9,42 +9,32 @@ use super::read::Above;
 use super::{LOCK_MUTANTS, PMasstree, mutants};
 use crate::key::IndexKey;
 
-/// What becomes of a lock when it is let go of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    /// It is given back, and the section is not counted: nothing has changed.
-    Unchanged,
-    /// It is given back.
-    Changed,
-    /// It stays taken: the node is obsolete (M6).
-    Obsolete,
-}
-
 /// A lock that is held, until this is dropped.
 pub struct Locked<'t, D: Domain> {
     lock: &'t GenerationLock,
     domain: &'t D,
     /// What its word is.
     word: Cell<LockWord>,
-    ending: Cell<Ending>,
+    /// Whether the section is counted when it ends.
+    counts: Cell<bool>,
 }
 
 impl<'t, D: Domain> Locked<'t, D> {
     #[inline(always)]
     fn new(lock: &'t GenerationLock, domain: &'t D, word: LockWord) -> Self {
-        Self { lock, domain, word: Cell::new(word), ending: Cell::new(Ending::Unchanged) }
+        Self { lock, domain, word: Cell::new(word), counts: Cell::new(false) }
     }
 
     /// What readers look at has changed, durably.
     #[inline(always)]
     pub fn note_change(&self) {
-        self.ending.set(Ending::Changed);
+        self.counts.set(true);
     }
 
-    /// The node has been unlinked, durably.
+    /// The node has been unlinked, durably. M6: before any lock is given back.
     pub fn note_unlinking(&self) {
-        if !self.domain.commits(mutants::UNLINKED_NODE_UNLOCKED) {
-            self.ending.set(Ending::Obsolete);
+        if !self.domain.commits(mutants::UNCOUNTED_UNLINKING) {
+            self.word.set(self.lock.count_section(self.domain));
         }
     }
 }
@@ -52,10 +42,9 @@ impl<'t, D: Domain> Locked<'t, D> {
 impl<D: Domain> Drop for Locked<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        match self.ending.get() {
-            Ending::Unchanged => self.lock.unlock_unchanged(self.domain, self.word.get()),
-            Ending::Changed => self.lock.unlock(self.domain, self.word.get()),
-            Ending::Obsolete => {}
+        match self.counts.get() {
+            false => self.lock.unlock_unchanged(self.domain, self.word.get()),
+            true => self.lock.unlock(self.domain, self.word.get()),
         }
     }
 }

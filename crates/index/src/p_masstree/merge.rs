@@ -127,7 +127,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         }
         let committed = early.unwrap_or_else(take_out);
         parent_locked.note_change();
-        right_locked.note_unlinking();
+        if !(right.is_interior() && domain.commits(mutants::INTERIOR_NODE_UNCOUNTED)) {
+            right_locked.note_unlinking();
+        }
         Some(committed)
     }
 

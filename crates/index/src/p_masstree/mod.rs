@@ -37,9 +37,10 @@
 //!   first in a generation of the pool takes them out, durably, before their slots are used again.
 //! * M5. A slot that counted is written again only after the section of the lock in which it ceased to.
 //! * M6. A node changes under its lock, which is held in the present generation of the pool; a crash unlocks
-//!   everything. A word that leads to a node changes under the lock of the node that it is in. Who unlinks a node never
-//!   gives its lock back: that is the obsolete mark. A new node is locked by who makes it until what leads to
-//!   it is durable.
+//!   everything. A word that leads to a node changes under the lock of the node that it is in. An unlinking counts in
+//!   each node that it unlinks before any lock is given back: who has read one before takes its lock no more, and goes
+//!   on from it no more, for what it leads to changes under other nodes from then on. A new node is locked by who
+//!   makes it until what leads to it is durable.
 //! * M7. A layer below the first has two keys at least, or a layer, and a trie without keys has no node, but where a
 //!   crash has cut a joining short; the next removal there completes it.
 //! * M8. What was unlinked is retired when the store is durable, and given back when nobody can be reading it.
@@ -82,7 +83,7 @@
 //! * A node has 14 entries where the published one has 15, so that it is one XPLine, and interior nodes have
 //!   permutations, too, as RECIPE's.
 //! * There are no links between neighbours: a split is visible from above by one store, readers look at
-//!   the node above once more, and a scan goes down for each border node. Keys with the same slice need not be in
+//!   the node above once more, and a scan goes back to it for each border node. Keys with the same slice need not be in
 //!   one node.
 //! * A key that goes on has a leaf of its own with the whole key, instead of a suffix beside its node.
 //! * Nodes are joined when they are sparse, where Masstree waits for them to be empty, and a layer of one key is taken
@@ -174,6 +175,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             ("p-masstree:splitting", History::DividedNode(permutation::WIDTH as u64)),
             ("p-masstree:joining", History::JoinedNode(permutation::WIDTH as u64)),
             ("p-masstree:taking-in", History::JoinedInto(permutation::WIDTH as u64)),
+            ("p-masstree:passing", History::LockedNodeMerged(permutation::WIDTH as u64)),
         ],
         persist_points: (200, 2),
         rate_operations: 400,

@@ -40,12 +40,19 @@ mutants! {
     PERSISTED_LOCK = "p-masstree/persisted-lock" =>
         like(p_art::CATALOGUE.entry(p_art::PERSISTED_LOCK));
 
-    /// The lock of a node that has been unlinked is given back: a writer that found the node before changes
-    /// it when it can no longer be reached.
+    /// The unlinking of a node is not counted: a writer that found the node before changes it when it can no
+    /// longer be reached.
     // M6.
-    UNLINKED_NODE_UNLOCKED = "p-masstree/unlinked-node-unlocked" =>
+    UNCOUNTED_UNLINKING = "p-masstree/uncounted-unlinking" =>
         at("index/src/p_masstree/locks.rs, note_unlinking")
         .in_runs(&["p-masstree:joining"]);
+
+    /// The unlinking of an interior node is not counted: a reader that has read it goes on to a child, and misses what
+    /// that has given to another node since.
+    // M6.
+    INTERIOR_NODE_UNCOUNTED = "p-masstree/interior-node-uncounted" =>
+        at("index/src/p_masstree/merge.rs, join")
+        .in_runs(&["p-masstree:passing"]);
 
     /// A node that has taken in another one's entries is given back as if it had not changed: a writer that had read it
     /// before changes it by what it has read.

@@ -64,7 +64,7 @@ impl Step<'_> {
 
 /// A way down: the word that leads on, and what is looked for behind it.
 #[derive(Clone, Copy)]
-struct Way<'t> {
+pub struct Way<'t> {
     above: Above<'t>,
     layer: usize,
     aimed: Aim,
@@ -133,9 +133,19 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
     pub(super) fn descend<'t, const BOUNDS: bool>(
         &'t self,
         aim: impl Fn(usize) -> Aim,
+        show: impl FnMut(&Step<'t>),
+    ) -> Option<Spot<'t>> {
+        self.descend_from::<BOUNDS>(self.begin(&aim)?, aim, show)
+    }
+
+    /// The same, from a node that somebody has gone down to before and has pinned the pool since.
+    #[inline(always)]
+    pub(super) fn descend_from<'t, const BOUNDS: bool>(
+        &'t self,
+        mut way: Way<'t>,
+        aim: impl Fn(usize) -> Aim,
         mut show: impl FnMut(&Step<'t>),
     ) -> Option<Spot<'t>> {
-        let mut way = self.begin(&aim)?;
         loop {
             match self.pass::<BOUNDS>(&mut way, &aim, &mut show) {
                 ControlFlow::Continue(()) => {}
@@ -147,7 +157,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
 
     /// At the root of the first layer. None if there is no node.
     #[inline(always)]
-    fn begin(&self, aim: impl Fn(usize) -> Aim) -> Option<Way<'_>> {
+    pub(super) fn begin(&self, aim: impl Fn(usize) -> Aim) -> Option<Way<'_>> {
         let place = self.handle.top;
         let above = Above { view: None, place, word: self.word_at(place) };
         (above.word.0 != 0).then(|| Way { above, layer: 0, aimed: aim(0), bounds: [None; 2] })
@@ -201,32 +211,27 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         ControlFlow::Break(Some(Spot { step, index, slot }))
     }
 
-    /// The border node for `aim` below `parent`, an interior node of its layer that somebody has gone down
-    /// through; none if the way there leads elsewhere by now. The caller has pinned the pool since then.
+    /// The way to another place of the layer in which somebody has been at `last`, if it goes through the node above
+    /// that.
     #[inline(always)]
-    pub(super) fn border_below<'t>(
-        &'t self,
-        parent: &View<'t>,
-        layer: usize,
-        aim: Aim,
-    ) -> Option<Step<'t>> {
+    pub(super) fn way_beside<'t>(&self, last: &Step<'t>, aimed: Aim) -> Option<Way<'t>> {
         let domain = self.handle.pool.domain();
-        let is_below = parent.upper.is_none_or(|upper| aim.slice < upper)
-            && parent.lower.is_none_or(|lower| match aim.strictly_below {
-                true => aim.slice > lower,
-                false => aim.slice >= lower,
+        let &Step { above, layer, .. } = last;
+        let Some(parent) = above.parent() else {
+            return Some(Way { above, layer, aimed, bounds: [None; 2] });
+        };
+        let is_below = parent.upper.is_none_or(|upper| aimed.slice < upper)
+            && parent.lower.is_none_or(|lower| match aimed.strictly_below {
+                true => aimed.slice > lower,
+                false => aimed.slice >= lower,
             });
-        // Where the way may go on in another layer, only a descent knows.
-        if aim.enters || !is_below || parent.height != BORDER + 1 {
+        if !is_below {
             return None;
         }
-        let index = parent.child_index(domain, aim.slice, aim.strictly_below);
+        let index = parent.child_index(domain, aimed.slice, aimed.strictly_below);
         let slot = parent.permutation.slot(index);
-        let word = parent.word(domain, slot);
-        let above = Above { view: Some(*parent), place: parent.place(slot), word };
-        let view = self.view(word.node(), parent.bounds_below(domain, index));
-        let is_border = view.height == BORDER && view.node.layer.load(domain) == layer as u64;
-        (self.still_leads(&above) && is_border).then_some(Step { above, view, layer })
+        let above = Above { place: parent.place(slot), word: parent.word(domain, slot), ..above };
+        Some(Way { above, layer, aimed, bounds: parent.bounds_below(domain, index) })
     }
 
     /// Where `key` belongs. The caller has pinned the pool.

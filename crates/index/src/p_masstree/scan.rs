@@ -2,7 +2,8 @@
 //!
 //! A scan is at a cut between keys. It goes down to the border node there, reads its entries at one moment, and
 //! then has a cut further on: behind the node, behind its layer, or in the layer of an entry. It keeps
-//! nothing but the cut, and what is split, joined or removed meanwhile does not concern it: keys that
+//! the cut, and where it has been on the way there, in each layer: from there it goes on, if what leads there is as it
+//! was. What is split, joined or removed meanwhile does not concern it: keys that
 //! stay are found where they are when the scan comes by, once.
 
 use std::ops::Bound;
@@ -12,7 +13,7 @@ use lapis_pmem::Domain;
 use super::PMasstree;
 use super::node::{Slice, View, Word};
 use super::permutation::WIDTH;
-use super::read::{Aim, Step};
+use super::read::{Aim, Spot, Step};
 use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
 use crate::leaf_entries::{LeafEntries, OnLeaf};
@@ -116,14 +117,22 @@ impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PMasstree<D, K> {
         let _pinned = self.handle.pool.pin();
         let mut cut = Cut::of(from, direction);
         let (mut entries, mut words) = (Entries::new(), Vec::with_capacity(WIDTH));
-        // Where the cut is beside a node that was done, the node above both is known.
-        let mut beside: Option<Step<'_>> = None;
+        // The border nodes on the way, one in each layer.
+        let mut path: Vec<Step<'_>> = Vec::new();
         loop {
-            let next = beside.take().and_then(|last| {
-                self.border_below(last.above.parent()?, last.layer, cut.aim(last.layer))
+            let aim = |layer| cut.aim(layer);
+            let mut back = std::iter::from_fn(|| path.pop());
+            let beside = back.find_map(|last| self.way_beside(&last, aim(last.layer)));
+            let Some(way) = beside.or_else(|| self.begin(aim)) else { break };
+            let spot = self.descend_from::<true>(way, aim, |step| {
+                if step.above.view.is_none() {
+                    path.clear();
+                }
+                if !step.view.is_interior() {
+                    path.push(*step);
+                }
             });
-            let down = || self.descend::<true>(|layer| cut.aim(layer), |_| ());
-            let Some(step) = next.or_else(|| down().map(|spot| spot.step)) else { break };
+            let Some(Spot { step, .. }) = spot else { break };
             let view = &step.view;
             if !self.collect(view, &mut entries) {
                 continue;
@@ -156,8 +165,9 @@ impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PMasstree<D, K> {
             let separator = if cut.forward { view.upper } else { view.lower };
             match entered {
                 Some(slice) => cut.enter(step.layer, slice),
-                None if cut.pass_node(step.layer, separator) => beside = separator.and(Some(step)),
-                None => return,
+                None if !cut.pass_node(step.layer, separator) => return,
+                None if separator.is_none() => path.truncate(step.layer),
+                None => {}
             }
         }
         self.handle.persist_before_return();

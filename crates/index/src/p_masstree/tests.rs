@@ -1,14 +1,14 @@
 //! Shapes that insertions and removals lead to, what crashes leave, locks, and what a check reports.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_pmem::{Hardware, LockGeneration, PCell, Pool};
 
 use super::node::{BORDER, Key, Slice, View};
 use super::permutation::Permutation;
-use super::read::Step;
+use super::read::{Aim, Step};
 use super::*;
 use crate::index::{Direction, OrderedIndex, Statistics};
 
@@ -270,17 +270,65 @@ fn locks_are_given_back_whatever_becomes_of_nodes() {
 }
 
 #[test]
-fn a_node_that_was_unlinked_stays_locked() {
+fn who_has_read_a_node_notices_that_it_was_unlinked() {
     let index = of_numbers(0..15);
-    let pool = index.pool();
-    let generation = LockGeneration::of(pool.generation());
-    let _pinned = pool.pin();
+    let _pinned = index.pool().pin();
     let last = path(&index, &14)[1].view;
     for number in (0..14).rev() {
         remove(&index, &number);
     }
     assert_eq!(shape(&index), (1, 0));
-    assert!(last.node.lock.read(pool.domain()).is_locked(generation));
+    assert!(!last.has_its_entries(index.pool().domain()));
+}
+
+/// The keys of three levels of nodes: 0, 100 and so on.
+const KEYS: u64 = 400;
+const LAST: u64 = 100 * (KEYS - 1);
+
+/// Removes most of them, so that the interior nodes are joined, and then splits the last border node.
+fn join_interior_nodes_and_split_the_last_border_node(index: &Numbers) {
+    let kept = path(index, &LAST)[2].view.permutation.count() as u64;
+    (3..KEYS - kept).for_each(|number| remove(index, &(100 * number)));
+    (1..15).for_each(|number| insert(index, &(LAST - number)));
+    assert_eq!(shape(index).1, 1);
+}
+
+#[test]
+fn a_reader_in_an_interior_node_that_goes_does_not_go_on_from_there() {
+    let index = of_numbers((0..KEYS).map(|number| 100 * number));
+    let _pinned = index.pool().pin();
+    let aim = Aim { slice: Slice { bits: LAST, class: 8 }, strictly_below: false, enters: false };
+    let mut stood = None;
+    let spot = index.descend::<false>(
+        |_| aim,
+        |step| {
+            if step.view.height == BORDER + 1 && stood.is_none() {
+                stood = Some(step.view.link);
+                join_interior_nodes_and_split_the_last_border_node(&index);
+            }
+        },
+    );
+    assert!(nodes(&index).iter().all(|view| Some(view.link) != stood), "it has not gone");
+    assert!(spot.is_some_and(|spot| spot.slot.is_some()));
+}
+
+#[test]
+fn a_scan_does_not_go_on_from_a_node_that_has_gone() {
+    let index = of_numbers((0..KEYS).map(|number| 100 * number));
+    let at_last = path(&index, &LAST);
+    let (before, mut seen) = (at_last[2].view.lower.unwrap().bits - 100, Vec::new());
+    let mut joins = true;
+    index.scan(Bound::Included(&before), Direction::Forward, &mut |key: &u64, _| {
+        if std::mem::take(&mut joins) {
+            join_interior_nodes_and_split_the_last_border_node(&index);
+        }
+        seen.push(*key);
+        ControlFlow::Continue(())
+    });
+    let gone = at_last[1].view.link;
+    assert!(nodes(&index).iter().all(|view| view.link != gone), "it has not gone");
+    assert_eq!(seen.last(), Some(&LAST));
+    assert_eq!(seen[1..], keys(&index, Direction::Forward)[3..]);
 }
 
 fn every_wrong_word_is_reported<K: IndexKey + ?Sized>(index: &PMasstree<Hardware, K>) {

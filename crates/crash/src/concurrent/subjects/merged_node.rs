@@ -44,7 +44,30 @@ pub(super) fn merged_node(capacity: u64) -> Plan<(u64, MapAction)> {
     Plan { before, workers: vec![reader, writer] }
 }
 
-/// The same with leaves below the root, for nodes of `capacity` entries. Keys that arrive in ascending order leave the first
+/// The same for nodes of `capacity` entries that keys which come in order leave full but for one, of which those with three
+/// are joined. The reader has taken a leaf out before, for which it locks the node, and so has read a lock of this
+/// generation of the pool (`lapis crash p-masstree:passing --workers 2 --deviations 1`).
+///
+/// The first inner node has four of its leaves left, in the first of which is one key; the second has five.
+pub(super) fn locked_node_merged(capacity: u64) -> Plan<(u64, MapAction)> {
+    let kept = capacity - 1;
+    let key = |leaf: u64, entry: u64| 2 * (leaf * kept + entry);
+    let removals = |leaf: u64, entries: std::ops::Range<u64>| {
+        entries.map(move |entry| (key(leaf, entry), MapAction::Remove))
+    };
+    let [sparse, single, below] = [kept - 4, kept + 2, kept + 3];
+    let all = (0..kept + 5).flat_map(|leaf| (0..kept).map(move |entry| key(leaf, entry)));
+    let mut before: Vec<_> = all.map(|key| (key, MapAction::Insert(key))).collect();
+    before.extend((0..sparse).flat_map(|leaf| removals(leaf, 0..kept)));
+    before.extend(removals(sparse, 1..kept).chain(removals(single, 1..kept)));
+    let mut reader: Vec<_> = removals(single, 0..1).collect();
+    reader.push((key(below, kept - 1), MapAction::Get));
+    let mut writer: Vec<_> = removals(sparse, 0..1).collect();
+    writer.extend([1, 3].map(|beside| (key(below, 0) + beside, MapAction::Insert(1))));
+    Plan { before, workers: vec![reader, writer] }
+}
+
+/// With leaves below the root, for nodes of `capacity` entries. Keys that arrive in ascending order leave the first
 /// leaf full and the last one alone in the second. When that is taken out the root gives way to the first leaf, which the
 /// next key splits: a reader that has read the old root looks for a key of its upper half there
 /// (`lapis crash wb-tree:giving-way --workers 2 --deviations 1`).

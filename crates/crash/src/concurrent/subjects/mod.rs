@@ -34,6 +34,7 @@ pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
         History::TwoInserts(before, other) => grown_table::two_inserts(before, other),
         History::ThinnedNode => unlinked_node::thinned_node(),
         History::MergedNode(capacity) => merged_node::merged_node(capacity),
+        History::LockedNodeMerged(capacity) => merged_node::locked_node_merged(capacity),
         History::RootGivenWay(capacity) => merged_node::root_given_way(capacity),
         History::DividedNode(capacity) => divided_node::divided_node(capacity),
         History::JoinedNode(capacity) => divided_node::joined_node(capacity),
