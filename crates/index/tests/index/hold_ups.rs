@@ -29,6 +29,14 @@ const LOOKS: usize = 10;
 /// A thread is held up within so many steps, a power of two, after something rare has begun.
 const STEPS_AFTER: u32 = 8;
 
+/// And wherever it is, after so many steps of all threads on average.
+const STEPS_BETWEEN: u64 = 4_000;
+
+/// A number that looks random.
+fn mixed(number: u64) -> u64 {
+    number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+}
+
 /// Holds up threads, one at a time, that have begun something rare: a split, a merge, a movement.
 #[derive(Clone, Debug, Default)]
 pub struct HoldUps(Arc<State>);
@@ -61,7 +69,9 @@ impl HoldUps {
         let now = state.steps.fetch_add(1, Ordering::Relaxed);
         let left = STEPS_LEFT.get();
         STEPS_LEFT.set(left.saturating_sub(1));
-        if left != 1 || state.is_anybody_held_up.swap(true, Ordering::Acquire) {
+        // Readers begin nothing.
+        let is_due = left == 1 || mixed(now).is_multiple_of(STEPS_BETWEEN);
+        if !is_due || state.is_anybody_held_up.swap(true, Ordering::Acquire) {
             return;
         }
         for _ in 0..LOOKS {
@@ -81,10 +91,10 @@ impl Watcher for HoldUps {
     const DETERMINISTIC: bool = false;
 
     fn happening(&self) {
-        let steps = self.0.steps.load(Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let steps = mixed(self.0.steps.load(Ordering::Relaxed));
         // Sooner rather than later.
-        let within = 1 << ((steps >> 32) as u32 % (STEPS_AFTER + 1));
-        STEPS_LEFT.set(1 + (steps >> 40) % within);
+        let within = 1 << (steps as u32 % (STEPS_AFTER + 1));
+        STEPS_LEFT.set(1 + (steps >> 8) % within);
     }
 
     fn loading(&self, _reads: u64) {
