@@ -47,10 +47,11 @@ impl Levels {
         [self.top, self.bottom]
     }
 
-    /// The group of a hash.
+    /// The group of a hash. By the top level alone: its locks are looked at before it is known whether the levels belong
+    /// together, and there is one for each of these.
     #[inline(always)]
     pub(super) fn group_of(self, hash: u64) -> u64 {
-        self.bottom.index_of(hash)
+        self.top.index_of(hash) >> 1
     }
 
     /// The bucket with the lock of a group.

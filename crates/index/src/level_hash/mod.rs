@@ -165,7 +165,8 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
         Table::in_word(word, self.domain()).padded(self.domain().padding_bytes())
     }
 
-    /// The levels. They belong together if `top` is the same when they have been used.
+    /// The levels. They belong together if `top` is the same when they have been used, or a lock of the top level was
+    /// free afterwards: the table may have grown twice between two words.
     #[inline(always)]
     fn levels(&self) -> Levels {
         let top = self.top();
@@ -236,7 +237,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for LevelHash<D, K> {
         let generation = table_locks::generation(&pool, mutants::PERSISTED_LOCK);
         let root_block = pool.resident(root);
         let index = Self { pool, root, root_block, generation, _keys: PhantomData };
-        if !index.levels().are_inside(&index.pool) {
+        if !index.current_levels().are_inside(&index.pool) {
             return Err(IndexError::Damaged { what: "its levels are not inside the pool".into() });
         }
         index.complete_movement();

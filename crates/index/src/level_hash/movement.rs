@@ -119,7 +119,8 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
     pub(super) fn complete_movement(&self) {
         let domain = self.domain();
         let _guard = self.pool.pin();
-        if domain.commits(mutants::HALF_DONE_MOVEMENT) || self.twice(self.levels()).is_none() {
+        let is_twice = self.twice(self.current_levels()).is_some();
+        if domain.commits(mutants::HALF_DONE_MOVEMENT) || !is_twice {
             return;
         }
         // Another handle may be about to do the same, or be moving it.

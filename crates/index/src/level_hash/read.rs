@@ -109,7 +109,7 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
     }
 
     /// The levels as they are at one instant.
-    fn current_levels(&self) -> Levels {
+    pub(super) fn current_levels(&self) -> Levels {
         loop {
             let levels = self.levels();
             if self.top() == levels.top {

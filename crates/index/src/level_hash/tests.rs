@@ -41,6 +41,23 @@ fn put_into(index: &Numbers, link: Link<Bucket>, slot: usize, key: u64) {
 }
 
 #[test]
+fn locks_are_those_of_the_top_level_whatever_is_taken_for_the_bottom_level() {
+    let index = made::<u64>(1);
+    let top = index.levels().top;
+    let mut inserted = 0..;
+    while index.levels().top.log2() < top.log2() + 2 {
+        let _ = index.insert(&inserted.next().unwrap(), 0).unwrap();
+    }
+    // Who has read the word of the one, and that of the other two growths later.
+    let levels = Levels { top, bottom: index.levels().bottom };
+    let leaders: Vec<_> = (0..levels.top.len() / 2).map(|group| levels.leader(group)).collect();
+    for key in 0..100u64 {
+        let groups = Hashes::of(&key).0.map(|hash| levels.group_of(hash));
+        assert!(groups.iter().all(|&group| leaders.contains(&levels.leader(group))), "{groups:?}");
+    }
+}
+
+#[test]
 fn a_table_doubles_when_it_is_full_and_keeps_every_entry() {
     let index = made::<u64>(1);
     let mut loads = Vec::new();

@@ -1,6 +1,6 @@
 //! Many threads at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rand::rngs::StdRng;
@@ -46,20 +46,29 @@ fn own_keys<K: Keys + ?Sized>(
                 scope.spawn(move || {
                     let mut random = StdRng::seed_from_u64(thread);
                     let mut mine: BTreeMap<K::Buf, u64> = BTreeMap::new();
+                    let own = (0..keys_per_thread).map(|it| spread::<K>(it * THREADS + thread));
+                    let own: BTreeSet<K::Buf> = own.collect();
                     for step in 0..so_many(6000) {
                         let number = random.random_range(0..keys_per_thread);
                         let buf = spread::<K>(number * THREADS + thread);
                         let (key, before) = (K::borrow(&buf), mine.get(&buf).copied());
                         let comes = comes(step, &mut random);
                         match random.random_range(0..8u32) {
+                            0 if step.is_multiple_of(keys_per_thread / 8) => {
+                                let mut found: Vec<_> = entries(index);
+                                found.retain(|(key, _)| own.contains(key));
+                                found.sort();
+                                assert!(found.iter().map(|(key, value)| (key, value)).eq(&mine));
+                            }
                             0 => assert_eq!(index.get(key), before),
                             1 => {
                                 let first = number - number % LOOK_UPS;
                                 let keys: Vec<_> = (first..first + LOOK_UPS)
                                     .map(|number| spread::<K>(number * THREADS + thread))
                                     .collect();
-                                let expected = keys.iter().map(|key| mine.get(key).copied());
-                                assert!(many::<_, K>(index, &keys).into_iter().eq(expected));
+                                let expected: Vec<_> =
+                                    keys.iter().map(|key| mine.get(key).copied()).collect();
+                                assert_eq!(many::<_, K>(index, &keys), expected);
                             }
                             2 => {
                                 assert_eq!(index.update(key, step).unwrap().previous, before);
