@@ -29,7 +29,7 @@ const LOOKS: usize = 10;
 /// A thread is held up within so many steps, a power of two, after something rare has begun.
 const STEPS_AFTER: u32 = 8;
 
-/// And wherever it is, after so many steps of all threads on average.
+/// One is held up wherever it is after so many steps of all threads, on average.
 const STEPS_BETWEEN: u64 = 4_000;
 
 /// A number that looks random.
@@ -37,7 +37,8 @@ fn mixed(number: u64) -> u64 {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
 }
 
-/// Holds up threads, one at a time, that have begun something rare: a split, a merge, a movement.
+/// Holds up threads, one at a time: those that have begun something rare, a split, a merge, a movement; and now and then
+/// whoever it is.
 #[derive(Clone, Debug, Default)]
 pub struct HoldUps(Arc<State>);
 
