@@ -121,9 +121,14 @@ impl<D: Domain> BufferManager<D> {
         page.frame.set_page(&self.domain, Some(number));
         let mut patience = Patience::default();
         // Whoever follows an old reference to the number enters it for a moment, finds that there is no
-        // such page, and takes it out again; so does who is about to have freed it.
+        // such page, and takes it out again. Who is about to have freed it takes it out, too, or leaves it in PM.
         while !self.table.insert(&self.domain, number, page.at()) {
             patience.wait(&self.domain);
+            if let Err(error) = self.forget_in_tier(number) {
+                page.frame.set_page(&self.domain, None);
+                self.unreserve(number)?;
+                return Err(error);
+            }
         }
         page.write_unlogged().begin(kind, number);
         Ok(page)

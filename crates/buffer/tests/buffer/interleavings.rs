@@ -258,6 +258,75 @@ fn what_races_on_lines_may_do_is_found() {
     }
 }
 
+/// One worker frees pages that are in persistent memory, too, one makes that durable, and one gets their numbers again.
+fn race_on_numbers(policy: &SchedulePolicy, placement: Placement) -> Result<u64, String> {
+    let tier = TierOptions { frames: LEAVES + 1, ..TIER };
+    let bench = &Bench::over(Config::concurrent(), &options(4), placement, &tier);
+    let (manager, space) = (&bench.manager, bench.manager.space().unwrap());
+    let allocate = || manager.allocate_page(PageKind(17), |_| 0).unwrap().number();
+    let pages: Vec<_> = (0..4).map(|_| allocate()).collect();
+    let value = |page: PageNumber| {
+        manager.retry(|| {
+            let page = manager.fix(page)?;
+            let value = page.read().word(WORDS[0]);
+            page.validate()?;
+            Ok(value)
+        })
+    };
+    let set = |page: PageNumber, value: u64| {
+        manager.fix_exclusive(page).unwrap().write(0).set_word(WORDS[0], value);
+    };
+    for _ in 0..4 {
+        pages.iter().for_each(|&page| set(page, 1));
+        manager.write_all().unwrap();
+    }
+    let given_out = &AtomicU64::new(0);
+    let programs: Vec<WorkerProgram<'_>> = vec![
+        Box::new(|| {
+            for &page in &pages {
+                set(page, 2);
+                _ = manager.write_back().unwrap();
+                manager.free_page(manager.fix_exclusive(page).unwrap(), 0).unwrap();
+            }
+        }),
+        Box::new(|| {
+            for _ in 0..12 {
+                _ = manager.write_back().unwrap();
+                space.write_freed(u64::MAX).unwrap();
+            }
+        }),
+        Box::new(|| {
+            let mut own = Vec::new();
+            for round in 10..16 {
+                let page = allocate();
+                assert!(own.iter().all(|&(other, _)| other != page));
+                set(page, round);
+                own.push((page, round));
+                given_out.fetch_add(pages.contains(&page).into(), Ordering::Relaxed);
+            }
+            let wrong = own.iter().find(|&&(page, round)| value(page).unwrap() != round);
+            assert_eq!(wrong, None);
+        }),
+    ];
+    match bench.machine.run_workers(policy, programs).end {
+        RunEnd::Completed => Ok(given_out.load(Ordering::Relaxed)),
+        end => Err(format!("{end:?}")),
+    }
+}
+
+#[test]
+fn numbers_of_pages_that_are_being_freed_are_given_out_again() {
+    for placement in placements() {
+        let race = |policy| match race_on_numbers(&policy, placement) {
+            Ok(given_out) => given_out,
+            Err(what) => panic!("{what}: {placement}, {policy:?}"),
+        };
+        let given_out: u64 = policies(300).map(race).sum();
+        println!("{placement}: {given_out} numbers given out again");
+        assert!(given_out > 100, "{placement}: {given_out}");
+    }
+}
+
 /// Readers and writers of few lines and of many of a page in a mini frame, and one worker that pushes it out. How often a page
 /// was promoted.
 fn race_on_minis(config: Config, policy: &SchedulePolicy) -> Result<u64, String> {
