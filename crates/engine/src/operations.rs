@@ -63,7 +63,10 @@ impl<D: Domain> Engine<D> {
         let _pinned = table.contents().pin();
         table.check_not_dropped()?;
         self.shared().counters.leaf_accesses.add(1);
-        let found = self.shared().guarded(|| table.contents().get(key, value))?;
+        let found = self.shared().guarded(|| table.contents().get(key, value));
+        // Pages of a tree that is dropped meanwhile may be another's: who frees them has said before that it is.
+        table.check_not_dropped()?;
+        let found = found?;
         if found && value::is_long(value) {
             // Its chunks stay as long as somebody reads this state.
             let read = self.snapshot()?.get(table, key)?;

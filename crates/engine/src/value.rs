@@ -239,14 +239,17 @@ impl<D: Domain> Shared<D> {
         for write in writes.iter().filter(|write| write.table.has_long_values()) {
             let contents = write.table.contents();
             let _pinned = contents.pin();
-            // It is dropped: the transaction is refused in its turn.
-            if write.table.check_not_dropped().is_err() {
+            let is_dropped = || write.table.check_not_dropped().is_err();
+            if is_dropped() {
                 continue;
             }
             record.clear();
-            if contents.get(write.key, &mut record)?
-                && let Some(Stored::Long(long)) = parse(&record)
-            {
+            let found = contents.get(write.key, &mut record);
+            // What was read may be another's. The transaction is refused in its turn.
+            if is_dropped() {
+                continue;
+            }
+            if found? && let Some(Stored::Long(long)) = parse(&record) {
                 numbers.push(long.number);
             }
         }

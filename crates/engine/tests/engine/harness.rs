@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::{BufferOptions, SpaceOptions};
-use lapis_device::{ModelledSsd, SsdConfig};
+use lapis_device::{Config, Modelled, ModelledSsd, SsdConfig};
 use lapis_engine::{Engine, EngineError, EngineOptions, LeafLayout, Storage, TableStructure};
-use lapis_pmem::{BlockDevice, FlushMethod, Hardware};
+use lapis_pmem::{BlockDevice, FlushMethod, Hardware, Region};
 
 /// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.
 pub fn hardware() -> Hardware {
@@ -89,6 +89,18 @@ pub fn open(
 ) -> Result<Engine<Hardware>, EngineError> {
     let (on, to) = (Arc::clone(pages) as Arc<dyn BlockDevice>, Arc::clone(log) as _);
     Engine::open(hardware(), Storage::ssd(on, to), options)
+}
+
+/// An engine on a modelled machine.
+pub fn modelled(config: Config) -> (Modelled, Engine<Modelled>) {
+    let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
+    let machine = Modelled::over(&region, config);
+    let device = |blocks| {
+        Arc::new(ModelledSsd::attached_to(&machine, blocks, SsdConfig::default()).unwrap()) as _
+    };
+    let storage = Storage::ssd(device(1), device(LOG_BLOCKS));
+    let engine = Engine::create(machine.clone(), storage, &small()).unwrap();
+    (machine, engine)
 }
 
 /// All entries of a table.

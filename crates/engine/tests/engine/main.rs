@@ -4,6 +4,7 @@ mod backup;
 mod compaction;
 mod concurrency;
 mod damage;
+mod dropped_meanwhile;
 mod expiry;
 mod failures;
 mod formats;

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_device::{
-    Config, Modelled, ModelledSsd, RunEnd, SchedulePolicy, SsdConfig, WorkerProgram,
-};
+use lapis_device::{Config, RunEnd, SchedulePolicy, WorkerProgram};
 use lapis_engine::mutants::READS_NOT_VALIDATED;
-use lapis_engine::{Durability, Engine, EngineError, Snapshot, Storage, Table, Transaction};
-use lapis_pmem::{Domain, Hardware, Region};
+use lapis_engine::{Durability, Engine, EngineError, Snapshot, Table, Transaction};
+use lapis_pmem::{Domain, Hardware};
 use parking_lot::Mutex;
 
-use crate::harness::{LOG_BLOCKS, Random, Rig, small};
+use crate::harness::{Random, Rig, modelled, small};
 use crate::history::{Anomaly, Operation, check};
 
 const KEYS: u64 = 6;
@@ -135,13 +133,7 @@ fn transactions_and_snapshots_of_several_threads_have_an_order() {
 
 /// Three workers of the modelled machine with transactions, and one with snapshots.
 fn run_on_the_modelled_machine(config: Config, policy: &SchedulePolicy) -> Result<usize, Anomaly> {
-    let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
-    let machine = Modelled::over(&region, config);
-    let device = |blocks| {
-        Arc::new(ModelledSsd::attached_to(&machine, blocks, SsdConfig::default()).unwrap()) as _
-    };
-    let storage = Storage::ssd(device(1), device(LOG_BLOCKS));
-    let engine = Engine::create(machine.clone(), storage, &small()).unwrap();
+    let (machine, engine) = modelled(config);
     let workload = Workload::on(&engine);
     let run = |seed| -> WorkerProgram<'_> {
         let workload = &workload;
