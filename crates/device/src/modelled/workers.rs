@@ -107,7 +107,7 @@ impl Modelled {
             if shared.end.is_some() {
                 return;
             }
-            shared.idle = 0;
+            shared.changed();
             if shared.ready().is_empty() {
                 let workers = shared.workers.len() as u8;
                 drop(shared);
@@ -138,12 +138,10 @@ impl Modelled {
                 drop(shared);
                 return unwind();
             }
-            if waits {
-                shared.idle += 1;
-            } else {
-                shared.events += 1;
-            }
-            let deadlock = shared.idle > PATIENCE * shared.workers.len() as u32;
+            shared.events += 1;
+            shared.workers[usize::from(me)].given_away += u32::from(waits);
+            // Who reads for long does not wait.
+            let deadlock = waits && shared.all_wait(PATIENCE);
             if deadlock || shared.events > MOST_EVENTS {
                 drop(shared);
                 interleaving.stop(if deadlock { RunEnd::Deadlock } else { RunEnd::TooLong });
@@ -169,7 +167,7 @@ impl Modelled {
     pub(super) fn drain_entry(&self, interleaving: &Interleaving, worker: u8, place: usize) {
         let mut shared = interleaving.shared.lock();
         let Some(entry) = shared.workers[usize::from(worker)].buffer.take(place) else { return };
-        shared.idle = 0;
+        shared.changed();
         drop(shared);
         let me = current_worker();
         set_current_worker(worker);
@@ -260,7 +258,7 @@ impl Modelled {
     pub(crate) fn empty_buffer(&self, interleaving: &Interleaving) {
         self.turn(interleaving, Turn::Persists);
         if !interleaving.is_stopped() {
-            interleaving.shared.lock().idle = 0;
+            interleaving.shared.lock().changed();
             self.drain_buffer(interleaving, current_worker());
         }
     }

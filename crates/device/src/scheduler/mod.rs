@@ -83,6 +83,8 @@ pub(crate) struct Worker {
     pub(crate) buffer: StoreBuffer<Effect>,
     pub(crate) thread: Option<Thread>,
     pub(crate) done: bool,
+    /// Turns given away since something last changed.
+    pub(crate) given_away: u32,
 }
 
 /// What the workers of a run have in common.
@@ -90,9 +92,8 @@ pub(crate) struct Shared {
     pub(crate) workers: Vec<Worker>,
     pub(crate) chooser: Chooser,
     pub(crate) record: Vec<Step>,
+    /// Events, and turns given away.
     pub(crate) events: u64,
-    /// Turns given away since something last changed.
-    pub(crate) idle: u32,
     pub(crate) end: Option<RunEnd>,
 }
 
@@ -122,7 +123,6 @@ impl Shared {
             chooser: Chooser::new(policy, workers),
             record: Vec::new(),
             events: 0,
-            idle: 0,
             end: None,
         }
     }
@@ -130,6 +130,16 @@ impl Shared {
     pub(crate) fn ready(&self) -> Vec<u8> {
         let numbered = self.workers.iter().zip(0u8..);
         numbered.filter(|(worker, _)| !worker.done).map(|(_, number)| number).collect()
+    }
+
+    /// Something has changed that others may wait for.
+    pub(crate) fn changed(&mut self) {
+        self.workers.iter_mut().for_each(|worker| worker.given_away = 0);
+    }
+
+    /// Whether all workers have given so many turns away since.
+    pub(crate) fn all_wait(&self, turns: u32) -> bool {
+        self.workers.iter().all(|worker| worker.done || worker.given_away > turns)
     }
 
     pub(crate) fn choose(&mut self, current: u8, turn: Turn) -> Step {

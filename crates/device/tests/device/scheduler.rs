@@ -252,6 +252,25 @@ fn workers_that_wait_for_each_other_are_a_deadlock() {
 }
 
 #[test]
+fn workers_that_wait_for_one_that_reads_for_long_are_none() {
+    let bench = &Bench::new();
+    let lock = GenerationLock::in_word(bench.word(0));
+    let program = |reads: u32| -> WorkerProgram<'_> {
+        Box::new(move || {
+            let domain = &bench.domain;
+            lock.lock(domain, LockGeneration::of(1));
+            (0..reads).for_each(|_| _ = bench.word(B).load(domain));
+            lock.unlock(domain, lock.read(domain));
+        })
+    };
+    for seed in 0..4 {
+        let programs = vec![program(20_000), program(1), program(1)];
+        let run = bench.run(&SchedulePolicy::Random { seed }, programs);
+        assert_eq!(run.end, RunEnd::Completed);
+    }
+}
+
+#[test]
 fn a_worker_that_panics_stops_the_others() {
     let bench = Bench::new();
     let flag = AtomicBool::new(false);
