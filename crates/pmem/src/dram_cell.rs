@@ -10,6 +10,7 @@ use core::fmt::{self, Debug};
 use core::sync::atomic::Ordering;
 
 use crate::domain::Domain;
+use crate::hold_ups;
 use crate::word::Word;
 
 /// What a [`DramCell`] is made of on a machine. See [`Observed::DramWord`](crate::Observed::DramWord).
@@ -51,21 +52,25 @@ impl<W: Word, D> DramWord<W, D> for PlainWord<W> {
 
     #[inline(always)]
     fn load(&self, _domain: &D, order: Ordering) -> W {
+        hold_ups::step();
         W::load(&self.0, order)
     }
 
     #[inline(always)]
     fn store(&self, _domain: &D, value: W, order: Ordering) {
+        hold_ups::step();
         W::store(&self.0, value, order);
     }
 
     #[inline(always)]
     fn swap(&self, _domain: &D, value: W) -> W {
+        hold_ups::step();
         W::swap(&self.0, value, Ordering::AcqRel)
     }
 
     #[inline(always)]
     fn compare_exchange(&self, _domain: &D, current: W, new: W) -> Result<W, W> {
+        hold_ups::step();
         W::compare_exchange(&self.0, current, new)
     }
 }

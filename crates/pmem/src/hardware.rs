@@ -1,12 +1,13 @@
 //! The machine at hand: plain loads and stores, and the best flush instruction it has.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 use std::sync::Arc;
 
 use crate::cell::PCell;
 use crate::domain::{Domain, DomainFault, LINE_BYTES};
 use crate::dram_cell::PlainWord;
+use crate::hold_ups;
 use crate::instructions;
 use crate::nontemporal::{self, CopyMethod};
 use crate::observed::Observed;
@@ -221,6 +222,22 @@ macro_rules! by_instruction {
 
 impl Observed for Hardware {
     type DramWord<W: Word> = PlainWord<W>;
+
+    #[inline(always)]
+    fn order(&self, order: Ordering) {
+        hold_ups::step();
+        fence(order);
+    }
+
+    #[inline(always)]
+    fn synchronize(&self) {
+        hold_ups::step();
+    }
+
+    #[inline(always)]
+    fn happens(&self, _event: &'static str) {
+        hold_ups::happening();
+    }
 }
 
 impl Domain for Hardware {
@@ -233,31 +250,37 @@ impl Domain for Hardware {
 
     #[inline(always)]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
+        hold_ups::step();
         W::load(at, order)
     }
 
     #[inline(always)]
     fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering) {
+        hold_ups::step();
         W::store(at, value, order);
     }
 
     #[inline(always)]
     fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W {
+        hold_ups::step();
         W::swap(at, value, Ordering::AcqRel)
     }
 
     #[inline(always)]
     fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
+        hold_ups::step();
         W::compare_exchange(at, current, new)
     }
 
     #[inline]
     fn read_words(&self, words: &[AtomicU64], offset: usize, into: &mut [u8]) {
+        hold_ups::step();
         word_copy::read_at_once(self, words, offset, into);
     }
 
     #[inline]
     fn write_words(&self, words: &[AtomicU64], offset: usize, from: &[u8]) {
+        hold_ups::step();
         word_copy::write_at_once(self, words, offset, from);
     }
 
@@ -358,6 +381,7 @@ impl Domain for Hardware {
 
     #[inline(always)]
     fn fence(&self) {
+        hold_ups::step();
         if self.fences_by_instruction() {
             instructions::store_fence();
         } else {

@@ -32,6 +32,7 @@ mod file_backed;
 mod file_device;
 mod file_lock;
 mod hardware;
+mod hold_ups;
 pub mod host_lock;
 mod instructions;
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
@@ -77,6 +78,7 @@ pub use dram_words::DramWords;
 pub use file_device::FileDevice;
 pub use file_lock::{Access, LockHolder};
 pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
+pub use hold_ups::HoldUps;
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 pub use io_uring_device::IoUringDevice;
 pub use lock::{GenerationLock, LockWait};
