@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use lapis_buffer::{BufferManager, BufferOptions, NoLog, Statistics};
+use lapis_buffer::{
+    BufferManager, BufferOptions, NoLog, PersistentTier, Placement, Statistics, TierOptions,
+};
 use lapis_device::{
     Config, Modelled, ModelledSsd, RunEnd, SchedulePolicy, SsdConfig, WorkerProgram,
 };
-use lapis_pmem::Region;
+use lapis_pmem::{Pool, Region};
 use lapis_tree::mutants::UNVALIDATED_READ;
 use lapis_tree::{LeafLayout, NoStructureLog, Tree};
 
@@ -37,14 +39,23 @@ struct Happened {
 fn run(
     config: Config,
     policy: &SchedulePolicy,
+    placement: Placement,
     leaves: LeafLayout,
 ) -> (Result<(), String>, Happened) {
-    let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
+    let region = Region::anonymous(2 << 20, 2 << 20).unwrap();
     let machine = Modelled::over(&region, config);
     let device = ModelledSsd::attached_to(&machine, 1, SsdConfig::default()).unwrap();
+    let (device, log) = (Arc::new(device), Arc::new(NoLog));
     let options = BufferOptions { most_changed_frames: 6, ..options(12) };
-    let manager =
-        BufferManager::create(machine.clone(), Arc::new(device), Arc::new(NoLog), &options);
+    let pool = Arc::new(Pool::create(region, machine.clone()).unwrap());
+    let manager = if placement.has_persistent_memory() {
+        let tier = TierOptions { frames: 20, page_bytes: 4096, lanes: 2, identity: 1 };
+        let root = pool.fence(PersistentTier::create(&pool, &tier).unwrap()).release();
+        let tier = PersistentTier::open(Arc::clone(&pool), root).unwrap();
+        BufferManager::create_with_tier(tier, device, log, &options, placement)
+    } else {
+        BufferManager::create(machine.clone(), device, log, &options)
+    };
     let manager = &Arc::new(manager.unwrap());
     let tree = &Tree::create_with(Arc::clone(manager), NoStructureLog, leaves).unwrap();
     for number in 0..STEADY {
@@ -104,14 +115,26 @@ fn policies(seeds: u64) -> impl Iterator<Item = SchedulePolicy> {
 
 #[test]
 fn readers_splits_merges_and_evictions_lose_nothing_under_any_schedule() {
-    LAYOUTS.into_iter().for_each(lose_nothing_under_any_schedule);
+    for leaves in LAYOUTS {
+        lose_nothing_under_any_schedule(Placement::Ssd, leaves);
+    }
 }
 
-fn lose_nothing_under_any_schedule(leaves: LeafLayout) {
+#[test]
+fn with_persistent_memory_between_they_lose_nothing_either() {
+    let spitfire = "spitfire:0.2,0.9,0.2,0.5".parse().unwrap();
+    for placement in [Placement::BasicNvm, Placement::ThreeTier, spitfire] {
+        for leaves in LAYOUTS {
+            lose_nothing_under_any_schedule(placement, leaves);
+        }
+    }
+}
+
+fn lose_nothing_under_any_schedule(placement: Placement, leaves: LeafLayout) {
     let (mut total, mut splits, mut merges) = (Statistics::default(), 0, 0);
     for policy in policies(40) {
-        let (outcome, happened) = run(Config::concurrent(), &policy, leaves);
-        assert_eq!(outcome, Ok(()), "{leaves:?}, {policy:?}");
+        let (outcome, happened) = run(Config::concurrent(), &policy, placement, leaves);
+        assert_eq!(outcome, Ok(()), "{placement}, {leaves:?}, {policy:?}");
         total.evictions += happened.statistics.evictions;
         total.unswizzled += happened.statistics.unswizzled;
         total.restarts += happened.statistics.restarts;
@@ -119,7 +142,7 @@ fn lose_nothing_under_any_schedule(leaves: LeafLayout) {
         splits += happened.splits;
         merges += happened.merges;
     }
-    println!("{splits} splits, {merges} merges, {total:?}");
+    println!("{placement}, {leaves:?}: {splits} splits, {merges} merges, {total:?}");
     assert!(splits > 500 && merges > 100, "{splits} splits, {merges} merges");
     assert!(total.evictions > 100 && total.unswizzled > 1000, "{total:?}");
     assert!(total.restarts > 1000 && total.batches > 100, "{total:?}");
@@ -129,7 +152,8 @@ fn lose_nothing_under_any_schedule(leaves: LeafLayout) {
 fn what_is_read_of_a_leaf_that_changes_and_not_validated_is_found() {
     let mutant = || Config::concurrent().committing(UNVALIDATED_READ);
     for leaves in LAYOUTS {
-        let found = policies(150).find_map(|policy| run(mutant(), &policy, leaves).0.err());
+        let found =
+            policies(150).find_map(|policy| run(mutant(), &policy, Placement::Ssd, leaves).0.err());
         println!("{leaves:?}: {found:?}");
         assert!(found.is_some());
     }
