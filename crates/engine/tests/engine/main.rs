@@ -23,6 +23,7 @@ mod salvage;
 mod scans;
 mod serializability;
 mod tables;
+mod together;
 mod transactions;
 
 // Compiled already.
