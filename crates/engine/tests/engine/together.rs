@@ -12,7 +12,7 @@ use lapis_device::{
 use lapis_engine::mutants::{READERS_FORGOTTEN, VERSIONS_NOT_KEPT};
 use lapis_engine::{
     BackupError, Clock, Durability, Engine, EngineError, EngineOptions, LeafLayout, Placement,
-    Storage, Table, TableStructure, TimeToLive,
+    Snapshot, Storage, Table, TableStructure, TimeToLive, verify_backup,
 };
 use lapis_index::{IndexKind, IndexOptions};
 use lapis_pmem::{Mutant, Pool, Region};
@@ -24,29 +24,37 @@ use crate::placements;
 const NAMES: [&str; 2] = ["left", "right"];
 const KEYS: u64 = 4;
 
-/// An engine, and the tables that were ever made: by its place here a table is known from others of its name.
+/// An engine, and the tables that were ever made: by its number a table is known from others of its name.
 struct Together {
     engine: Engine<Modelled>,
     now_ms: &'static AtomicU64,
-    made: Mutex<Vec<Arc<Table<Modelled>>>>,
+    made: Mutex<Vec<(Arc<Table<Modelled>>, u64)>>,
+    numbers: AtomicU64,
     wrong: Mutex<Option<String>>,
     done: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 type Done = Result<&'static str, EngineError>;
 
+/// What somebody reads again and again: a table in a state, and what it had there.
+type Held = Option<(Snapshot<Modelled>, Arc<Table<Modelled>>, Vec<Option<Vec<u8>>>)>;
+
+/// A value that says to which table and key it belongs.
+fn value_in(table: u64, key: u64, random: &mut Random) -> Vec<u8> {
+    let bytes = [16, 300, 9000, 20_000][random.below(4) as usize];
+    let words = [table, key].into_iter().flat_map(u64::to_le_bytes);
+    words.cycle().take(bytes).collect()
+}
+
 impl Together {
     fn number_of(&self, table: &Arc<Table<Modelled>>) -> Option<u64> {
         let made = self.made.lock();
-        made.iter().position(|it| Arc::ptr_eq(it, table)).map(|at| at as u64)
+        made.iter().find(|(it, _)| Arc::ptr_eq(it, table)).map(|(_, number)| *number)
     }
 
     /// A value that says where it belongs.
     fn value(&self, table: &Arc<Table<Modelled>>, key: u64, random: &mut Random) -> Vec<u8> {
-        let bytes = [16, 300, 9000, 20_000][random.below(4) as usize];
-        let table = self.number_of(table).unwrap_or(u64::MAX);
-        let words = [table, key].into_iter().flat_map(u64::to_le_bytes);
-        words.cycle().take(bytes).collect()
+        value_in(self.number_of(table).unwrap_or(u64::MAX), key, random)
     }
 
     /// Notes if a value does not belong where it was found.
@@ -71,33 +79,86 @@ impl Together {
             _ => TableStructure::Tree(LeafLayout::Sorted),
         };
         let made = self.engine.create_table_with(name, structure, None)?;
-        self.made.lock().push(made);
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        self.made.lock().push((made, number));
         Ok("made")
     }
 
-    fn step(&self, random: &mut Random) -> Done {
+    fn load(&self, name: &str, random: &mut Random) -> Done {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let entries = (0..KEYS).map(|key| (key.to_be_bytes(), value_in(number, key, random)));
+        let made = self.engine.load_table(name, entries)?;
+        self.made.lock().push((made, number));
+        Ok("loaded")
+    }
+
+    /// What a state has of a table.
+    fn all(
+        &self,
+        snapshot: &Snapshot<Modelled>,
+        table: &Arc<Table<Modelled>>,
+    ) -> Result<Vec<Option<Vec<u8>>>, EngineError> {
+        let all = (0..KEYS).map(|number| {
+            let key = number.to_be_bytes();
+            let value = snapshot.get(table, &key)?;
+            value.iter().for_each(|value| self.look("snapshot", table, &key, value));
+            Ok(value)
+        });
+        all.collect()
+    }
+
+    /// Begins to read a state, or reads it again.
+    fn look_again(&self, table: &Arc<Table<Modelled>>, held: &mut Held) -> Done {
+        let Some((snapshot, table, before)) = held.as_ref() else {
+            let snapshot = self.engine.snapshot()?;
+            let all = self.all(&snapshot, table)?;
+            *held = Some((snapshot, Arc::clone(table), all));
+            return Ok("snapshot");
+        };
+        match self.all(snapshot, table) {
+            Ok(now) if now == *before => {}
+            Ok(_) => *self.wrong.lock() = Some("a snapshot changes".to_owned()),
+            Err(error) => {
+                *held = None;
+                return Err(error);
+            }
+        }
+        Ok("snapshot again")
+    }
+
+    fn step(&self, random: &mut Random, held: &mut Held) -> Done {
         let engine = &self.engine;
         let (name, number) = (NAMES[random.below(2) as usize], random.below(KEYS));
         let (key, later) = (number.to_be_bytes(), Durability::Eventual);
-        let way = random.below(24);
-        if way == 0 {
-            return self.make(name, random);
+        let way = random.below(26);
+        match way {
+            0 => return self.make(name, random),
+            1 => return self.load(name, random),
+            2 if random.below(2) == 0 => *held = None,
+            _ => {}
         }
         let table = match engine.table(name) {
             Ok(table) if self.number_of(&table).is_some() => table,
             Ok(_) => return Ok("not yet known"),
+            Err(EngineError::NoSuchTable { .. }) if random.below(2) == 0 => {
+                return self.load(name, random);
+            }
             Err(EngineError::NoSuchTable { .. }) => return self.make(name, random),
             Err(error) => return Err(error),
         };
         match way {
-            1 | 2 => engine.drop_table(name).map(|()| "dropped"),
+            2 | 24 => engine.drop_table(name).map(|()| "dropped"),
             3 => engine.checkpoint().map(|()| "checkpoint"),
             4 => engine.compact().map(|_| "compacted"),
-            5 => match engine.backup(std::io::sink()) {
-                Ok(_) => Ok("backed up"),
-                Err(BackupError::Engine(error)) => Err(error),
-                Err(error) => panic!("{error}"),
-            },
+            5 => {
+                let mut backup = Vec::new();
+                let made = engine.backup(&mut backup).and_then(|_| verify_backup(&backup[..]));
+                match made {
+                    Ok(_) => Ok("backed up"),
+                    Err(BackupError::Engine(error)) => Err(error),
+                    Err(error) => panic!("{error}"),
+                }
+            }
             6..8 => engine.maintain().map(|_| "maintained"),
             8..10 => engine.remove(&table, &key, later).map(|_| "removed"),
             10..14 => {
@@ -145,21 +206,7 @@ impl Together {
                 }
                 Ok("scanned")
             }
-            19 => {
-                let snapshot = engine.snapshot()?;
-                for number in 0..KEYS {
-                    let key = number.to_be_bytes();
-                    let first = snapshot.get(&table, &key)?;
-                    let second = snapshot.get(&table, &key)?;
-                    if first != second {
-                        *self.wrong.lock() = Some(format!("a snapshot changes at key {number}"));
-                    }
-                    if let Some(value) = first {
-                        self.look("snapshot", &table, &key, &value);
-                    }
-                }
-                Ok("looked at")
-            }
+            19 | 21 | 22 => self.look_again(&table, held),
             20 => engine.remove_expired().map(|_| "expired"),
             _ => {
                 if let Some(value) = engine.get(&table, &key)? {
@@ -171,9 +218,9 @@ impl Together {
     }
 
     fn work(&self, seed: u64, steps: usize) {
-        let mut random = Random::new(seed);
+        let (mut random, mut held) = (Random::new(seed), None);
         for _ in 0..steps {
-            let what = match self.step(&mut random) {
+            let what = match self.step(&mut random, &mut held) {
                 Ok(what) => what,
                 Err(EngineError::Dropped { .. } | EngineError::NoSuchTable { .. }) => "refused",
                 Err(EngineError::TableExists { .. }) => "exists",
@@ -211,6 +258,7 @@ fn run(
         engine: Engine::create(machine.clone(), storage, &options).unwrap(),
         now_ms,
         made: Mutex::default(),
+        numbers: AtomicU64::new(0),
         wrong: Mutex::default(),
         done: Mutex::default(),
     };

@@ -6,6 +6,7 @@ mod costs;
 mod counted;
 mod hold_ups;
 mod radix_writers;
+mod schedules;
 mod shapes;
 
 // Compiled already.
