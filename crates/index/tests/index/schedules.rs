@@ -82,11 +82,24 @@ impl<K: Numbered + ?Sized> Explored<K> {
         found
     }
 
-    /// Looks for the steady keys one by one, and among all entries.
+    /// What keys have, looked up all at once.
+    fn get_many(&self, numbers: impl Iterator<Item = u64>) -> Vec<Option<u64>> {
+        let keys: Vec<_> = numbers.map(|number| self.key(number)).collect();
+        let mut found = vec![None; keys.len()];
+        let keys: Vec<_> = keys.iter().map(K::borrow).collect();
+        self.index.get_many(&keys, &mut |at, value| found[at] = value);
+        found
+    }
+
+    /// Looks for the steady keys one by one, all at once, and among all entries.
     fn look(&self) {
-        for number in (0..STEADY).map(|at| at * (WRITERS + 1)) {
+        let numbers = || (0..STEADY).map(|at| at * (WRITERS + 1));
+        for number in numbers() {
             assert_eq!(self.get(number), Some(number * VALUES), "key {number}");
         }
+        let at_once = self.get_many(numbers());
+        let expected = numbers().map(|number| Some(number * VALUES));
+        assert!(expected.eq(at_once.iter().copied()), "steady keys at once: {at_once:?}");
         let mut found = self.entries();
         if self.index.kind().0.is_ordered() {
             assert!(found.is_sorted_by(|one, next| one.0 < next.0), "a scan is not in order");
@@ -101,8 +114,14 @@ impl<K: Numbered + ?Sized> Explored<K> {
         let mut random = SmallRng::seed_from_u64(WRITERS * seed + worker);
         let mut mine = BTreeMap::new();
         let (own, apart) = (OWN[(seed / 3 % 3) as usize], seed / 9 % 2 * STEADY);
+        let number_of = |at: u64| (apart + at) * (WRITERS + 1) + 1 + worker;
         for turn in 0..TURNS {
-            let number = (apart + random.random_range(0..own)) * (WRITERS + 1) + 1 + worker;
+            if turn % 50 == 49 {
+                let expected = (0..own).map(|at| mine.get(&number_of(at)).copied());
+                let found = self.get_many((0..own).map(number_of));
+                assert!(expected.eq(found.iter().copied()), "own keys at once: {found:?}");
+            }
+            let number = number_of(random.random_range(0..own));
             let (buf, value) = (self.key(number), number * VALUES + turn);
             let key = K::borrow(&buf);
             let grows = turn * 3 / TURNS != 1;
