@@ -21,7 +21,7 @@ const BUFFER_ENTRIES: usize = 32;
 /// Turns given away by each worker, with nothing becoming visible meanwhile, after which all of them
 /// wait for ever.
 const PATIENCE: u32 = 1000;
-/// Events after which a run is given up.
+/// Events, and turns given away, after which a run is given up.
 const MOST_EVENTS: u64 = 4_000_000;
 
 impl Modelled {

@@ -7,6 +7,8 @@ use lapis_engine::{Durability, Engine, EngineError, Table};
 
 use crate::harness::modelled;
 
+/// Ways to use a table: see [`use_table`].
+const WAYS: u64 = 6;
 /// Bytes of a value that is in chunks.
 const LONG: usize = 9000;
 
@@ -15,7 +17,7 @@ fn value_of(table: &str, bytes: usize) -> Vec<u8> {
     table.as_bytes().iter().copied().cycle().take(bytes).collect()
 }
 
-/// Reads or writes a key in one of so many [`WAYS`]. What was read.
+/// Reads or writes a key in one of the ways. What was read.
 fn use_table(
     engine: &Engine<Modelled>,
     table: &Arc<Table<Modelled>>,
@@ -40,7 +42,6 @@ fn use_table(
         }
     }
 }
-const WAYS: u64 = 6;
 
 /// A worker uses a table in these ways that another drops, to make a new one where it was.
 fn use_while_dropped(policy: &SchedulePolicy, ways: &[u64]) -> Result<(), String> {

@@ -304,8 +304,8 @@ fn in_thousands_of_schedules_nobody_gets_what_is_anothers_either() {
 #[test]
 fn what_readers_lose_who_are_forgotten_is_found() {
     for mutant in [READERS_FORGOTTEN, VERSIONS_NOT_KEPT] {
-        let policies = (0..).zip(SchedulePolicy::of_seeds(200, 4, 20_000));
-        let found = policies.into_iter().find_map(|(seed, policy)| {
+        let mut policies = (0..).zip(SchedulePolicy::of_seeds(200, 4, 20_000));
+        let found = policies.find_map(|(seed, policy)| {
             run(&policy, seed, Placement::Ssd, Some(mutant)).0.err().map(|what| (seed, what))
         });
         println!("{}: {found:?}", mutant.0);

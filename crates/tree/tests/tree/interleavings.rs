@@ -49,7 +49,7 @@ fn run(
     let options = BufferOptions { most_changed_frames: 6, ..options(12) };
     let pool = Arc::new(Pool::create(region, machine.clone()).unwrap());
     let manager = if placement.has_persistent_memory() {
-        let tier = TierOptions { frames: 20, page_bytes: 4096, lanes: 2, identity: 1 };
+        let tier = TierOptions { frames: 8, page_bytes: 4096, lanes: 2, identity: 1 };
         let root = pool.fence(PersistentTier::create(&pool, &tier).unwrap()).release();
         let tier = PersistentTier::open(Arc::clone(&pool), root).unwrap();
         BufferManager::create_with_tier(tier, device, log, &options, placement)
@@ -139,6 +139,9 @@ fn lose_nothing_under_any_schedule(placement: Placement, leaves: LeafLayout) {
         total.unswizzled += happened.statistics.unswizzled;
         total.restarts += happened.statistics.restarts;
         total.batches += happened.statistics.batches;
+        total.tier.admissions += happened.statistics.tier.admissions;
+        total.tier.loads += happened.statistics.tier.loads;
+        total.tier.evictions += happened.statistics.tier.evictions;
         splits += happened.splits;
         merges += happened.merges;
     }
@@ -146,6 +149,9 @@ fn lose_nothing_under_any_schedule(placement: Placement, leaves: LeafLayout) {
     assert!(splits > 500 && merges > 100, "{splits} splits, {merges} merges");
     assert!(total.evictions > 100 && total.unswizzled > 1000, "{total:?}");
     assert!(total.restarts > 1000 && total.batches > 100, "{total:?}");
+    let tier = total.tier;
+    let is_used = tier.admissions > 100 && tier.loads > 100 && tier.evictions > 100;
+    assert_eq!(is_used, placement.has_persistent_memory(), "{total:?}");
 }
 
 #[test]
