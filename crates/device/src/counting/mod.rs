@@ -17,6 +17,7 @@ pub(crate) mod hierarchy;
 pub(crate) mod host_processor;
 pub(crate) mod in_flight;
 mod last_flushed;
+mod reads_under_way;
 pub(crate) mod timing;
 pub(crate) mod timings;
 pub(crate) mod waiting_events;

@@ -117,6 +117,10 @@ impl Timings {
         self.each_ready(move |timing| timing.begin_missing(worker, place, fetched))
     }
 
+    pub(crate) fn read_again(&mut self, worker: u8, place: Place, fetched: Fetched) {
+        self.each(move |timing| timing.read_again(worker, place, fetched));
+    }
+
     #[inline]
     pub(crate) fn store_missing(&mut self, worker: u8, place: Place, fetched: Fetched) -> u64 {
         self.each_ready(move |timing| timing.store_missing(worker, place, fetched))

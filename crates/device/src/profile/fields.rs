@@ -136,6 +136,9 @@ section! {
         read_beside_write_ns: f64 = 0.0 ..= 1e6,
         /// Time between two writes of one module's media, in whole or in part.
         write_service_ns: f64 = 0.0 ..= 1e6,
+        /// Lines that a module reads for cores in the order in which they ask; of further ones any
+        /// comes next.
+        read_queue_lines: u64 = 1 ..= 65_536,
         /// Pages whose addresses a module can translate at once.
         translation_entries: u64 = 1 ..= 65_536,
         /// What a read of another page's media costs on top.

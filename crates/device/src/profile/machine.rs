@@ -31,6 +31,7 @@ impl Profile {
             modules: memory.modules.value as usize,
             lines_per_stripe: (memory.interleave_bytes.value / 64) as u32,
             lines_in_flight: core.line_fill_buffers.value as usize,
+            lines_in_read_queue: memory.read_queue_lines.value as usize,
             seed: 0,
         };
         let time = Picoseconds::from_ns;

@@ -44,7 +44,7 @@ struct Fit {
     figures: &'static [&'static str],
 }
 
-const FITS: [Fit; 13] = [
+const FITS: [Fit; 14] = [
     Fit {
         name: "core.store_miss_interval_ns",
         field: |profile| Field::Real(&mut profile.core.store_miss_interval_ns.value),
@@ -84,6 +84,15 @@ const FITS: [Fit; 13] = [
         name: "memory.read_beside_write_ns",
         field: |profile| Field::Real(&mut profile.memory.read_beside_write_ns.value),
         figures: &["runs/random/1/store+clwb/256/2/"],
+    },
+    Fit {
+        name: "memory.read_queue_lines",
+        field: |profile| Field::Whole(&mut profile.memory.read_queue_lines.value),
+        figures: &[
+            "runs/random/1/load/128/12/",
+            "runs/random/1/load/256/12/",
+            "runs/random/1/load/1024/12/",
+        ],
     },
     Fit {
         name: "memory.write_service_ns",

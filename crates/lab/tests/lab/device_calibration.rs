@@ -50,6 +50,7 @@ within! {
         5.0, "runs/random/6/store+clwb/256/1/" 1, "runs/sequential/6/store+clwb/64/1/" 2;
     eight_workers_on_one_module_leave_units_half_written_as_often_as_published:
         10.0, "runs/random/1/ntstore/256/8/" 2, "runs/random/1/ntstore/1024/8/" 2;
+    however_many_read_one_module_they_are_within_thirty_percent: 30.0, "runs/random/1/load/" 32;
     many_streams_of_ntstores_lose_nothing_up_to_eight: 15.0, "runs/sequential/6/ntstore/64/8/" 2;
 }
 
@@ -65,7 +66,7 @@ fn independent_figures_are_off_by_a_tenth_in_the_median_and_few_by_more_than_thi
     assert!(errors.len() > 400);
     assert!(errors[errors.len() / 2] <= 10.0, "{}", errors[errors.len() / 2]);
     let within = errors.partition_point(|error| *error <= 30.0);
-    assert!(within * 100 >= errors.len() * 96, "{within} of {}", errors.len());
+    assert!(within * 100 >= errors.len() * 98, "{within} of {}", errors.len());
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn every_published_figure_has_a_role() {
 #[test]
 fn a_step_from_the_profile_does_not_fit_much_better() {
     let fitting = fit(&Profile::named("optane-100").unwrap(), &|_| ()).unwrap();
-    assert_eq!(fitting.fields.len(), 13);
+    assert_eq!(fitting.fields.len(), 14);
     for field in fitting.fields {
         let [less, now, more] = field.error_percent;
         assert!(now <= less.min(more) + 5.0, "{field:?}");

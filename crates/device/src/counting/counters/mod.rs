@@ -27,6 +27,7 @@ use crate::counting::hierarchy::{
 };
 use crate::counting::in_flight::InFlight;
 use crate::counting::last_flushed::LastFlushed;
+use crate::counting::reads_under_way::ReadsUnderWay;
 use crate::counting::timing::{TimingShape, Way};
 use crate::counting::timings::Timings;
 use crate::counting::waiting_events::{self, Waiting, WaitingEvents, What};
@@ -63,6 +64,7 @@ pub(crate) struct Counters {
     caches: Hierarchy,
     /// Lines that have left the caches and are not at their modules yet.
     in_flight: InFlight,
+    reads: ReadsUnderWay,
     last_flushed: LastFlushed,
     buffer: XpBuffer,
     timing: Timings,
@@ -96,6 +98,12 @@ impl Counters {
             combining: vec![None; 256],
             caches: Hierarchy::new(shape.caches),
             in_flight: InFlight::new(shape.xp_buffer.lines_in_flight, shape.xp_buffer.seed),
+            reads: ReadsUnderWay::new(
+                shape.timing.line_fill_buffers,
+                shape.xp_buffer.lines_in_read_queue,
+                modules,
+                shape.xp_buffer.seed,
+            ),
             last_flushed: LastFlushed::default(),
             buffer,
             timing: Timings::new(shape.timing, others, modules, lines_per_unit),
@@ -119,6 +127,7 @@ impl Counters {
     /// Lets workers wait for one another, and for all that is on its way.
     pub(crate) fn align(&mut self, workers: usize) {
         self.arrive_all();
+        self.reads.forget();
         self.timing.align(workers);
     }
 
@@ -355,13 +364,32 @@ impl Counters {
         let place = self.buffer.place(line);
         let fetched = self.buffer.read(place);
         if access.waits() {
+            self.reads.wait(worker);
             self.counts.flushed_reads += u64::from(self.last_flushed.holds(worker, line));
             self.timing.load_missing(worker, place, fetched);
             0
         } else if access.writes() {
             self.timing.store_missing(worker, place, fetched)
         } else {
-            self.timing.begin_missing(worker, place, fetched)
+            let ready = self.timing.begin_missing(worker, place, fetched);
+            // One core alone has fewer lines under way than a module's queue takes.
+            if self.caches.are_several() {
+                self.reads.begin(worker, place, fetched.from_media);
+                while let Some(late) = self.reads.sent(place.module) {
+                    self.read_if_gone(worker, late);
+                }
+            }
+            ready
+        }
+    }
+
+    /// A line is sent that was in the buffer when it was asked for. If its unit has left meanwhile, the
+    /// media read that again.
+    #[inline(never)]
+    fn read_if_gone(&mut self, worker: u8, place: Place) {
+        let fetched = self.buffer.read(place);
+        if fetched.from_media {
+            self.timing.read_again(worker, place, fetched);
         }
     }
 
@@ -401,6 +429,7 @@ impl Counters {
             ready = ready.max(self.access(worker, line, Access::PREFETCH));
         }
         self.timing.wait_until(worker, ready);
+        self.reads.wait(worker);
     }
 
     pub(crate) fn write_range(&mut self, worker: u8, offset: usize, bytes: usize) {

@@ -313,6 +313,35 @@ fn ordinary_memory_that_was_asked_for_is_waited_for_only_where_it_is_read() {
     assert_eq!(counters.counts().dram_reads, 2);
 }
 
+/// Units that the media of one module read for each that so many workers ask for, line by line and in turn.
+fn reads_of_units(workers: u8, ask: fn(&mut Counters, u8, usize)) -> f64 {
+    const LINES_OF_A_WORKER: usize = 400;
+    let machine = MachineShape::default();
+    let xp_buffer = XpBufferShape { modules: 1, ..machine.xp_buffer };
+    let mut counters = Counters::new(MachineShape { xp_buffer, ..machine });
+    for line in 0..LINES_OF_A_WORKER {
+        for worker in 0..workers {
+            ask(&mut counters, worker, (usize::from(worker) << 20) + line * LINE_BYTES);
+        }
+    }
+    counters.counts().media_reads as f64 / (usize::from(workers) * LINES_OF_A_WORKER) as f64
+}
+
+#[test]
+fn units_are_read_again_where_more_lines_of_one_module_are_under_way_than_its_queue_takes() {
+    let prefetch = |counters: &mut Counters, worker, at| counters.prefetch(worker, at);
+    assert_eq!([1, 4].map(|workers| reads_of_units(workers, prefetch)), [1.0, 1.0]);
+    let [twelve, all] = [12, 24].map(|workers| reads_of_units(workers, prefetch));
+    assert!(1.1 < twelve && twelve < all, "{twelve} {all}");
+}
+
+#[test]
+fn of_those_who_wait_for_each_line_few_have_a_unit_read_again() {
+    // Some units leave the buffer before their turn, as any do of which room is needed.
+    let reads = reads_of_units(24, |counters, worker, at| counters.load(worker, at));
+    assert!(reads < 1.05, "{reads}");
+}
+
 #[test]
 fn ranges_count_aligned_words_and_touch_each_line_once() {
     let mut counters = counters();

@@ -227,6 +227,13 @@ impl Timing {
         ready
     }
 
+    /// A module reads a unit again that has left its buffer before a line of it was sent. The core has
+    /// gone on.
+    pub(crate) fn read_again(&mut self, worker: u8, place: Place, fetched: Fetched) {
+        let now = self.clock(worker).now;
+        Self::fetch(&self.shape, self.lines_per_unit, &mut self.modules, now, place, fetched);
+    }
+
     /// A core stores to a line from memory and goes on. When the line will be there.
     ///
     /// Lines are asked for at once; the stores to them are carried out in order.

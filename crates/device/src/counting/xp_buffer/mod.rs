@@ -52,6 +52,8 @@ pub struct XpBufferShape {
     pub lines_per_stripe: u32,
     /// Written lines of a core that are on their way to modules at a time; they arrive in any order.
     pub lines_in_flight: usize,
+    /// Lines that a module reads for cores in their order; of further ones any comes next.
+    pub lines_in_read_queue: usize,
     /// Determines the random choices.
     pub seed: u64,
 }
@@ -264,6 +266,7 @@ mod tests {
             modules: 1,
             lines_per_stripe: 64,
             lines_in_flight: 1,
+            lines_in_read_queue: 64,
             seed: 0,
         }
     }
