@@ -65,6 +65,7 @@
 //!  unlink X, empty   X's separator, a removal │ left.sibling := X.sibling: flush │ fence │ X.deleted
 //! ```
 
+mod ahead;
 mod check;
 pub mod mutants;
 mod node;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use lapis_pmem::{Domain, persist_before_answer};
 
+use super::ahead::Ahead;
 use super::node::{LEFTWARD, Node, SiblingWord};
 use super::search::{MOST_STEPS, MOST_TRIES, goes_in_circles};
 use super::{FastFair, mutants};
@@ -155,16 +156,22 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let Some(arrival) = arrival else { return ControlFlow::Continue(()) };
         let mut node = arrival.node;
         let mut entries = Entries::with_capacity(node.slots.len());
+        let mut ahead = Ahead::behind(arrival.above.filter(|_| self.domain().prefetches()));
         let mut nodes = 0usize;
         loop {
+            // One, two, four: many scans end soon.
+            ahead.ask(self, 1 << nodes.min(8));
             nodes += 1;
             if nodes > self.most_nodes() {
                 goes_in_circles();
             }
             // A deleted node is empty, and its sibling link still leads on.
             let sibling = self.collect(node, &mut entries);
-            // Its first line comes with the others: nothing of it is needed until this one is done.
             let next = (!sibling.link().is_null()).then(|| {
+                if ahead.comes_to(sibling.link()) {
+                    return self.node(sibling.link());
+                }
+                // Its first line comes with the others: nothing of it is needed until this one is done.
                 self.pool.prefetch(sibling.link());
                 self.arrive(sibling.link())
             });

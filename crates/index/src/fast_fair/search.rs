@@ -26,12 +26,16 @@ pub(super) struct Arrival<'p> {
     pub(super) node: Node<'p>,
     pub(super) probe: Probe,
     pub(super) hop: Option<Link<NodeHeader>>,
+    /// The last node above, and which of its children the way took: 0 is its leftmost child, others are
+    /// those of the slots.
+    pub(super) above: Option<(Node<'p>, usize)>,
 }
 
 /// A way down: the node that it has come to.
 struct Way<'p> {
     node: Node<'p>,
     hop: Option<Link<NodeHeader>>,
+    above: Option<(Node<'p>, usize)>,
     steps: u32,
 }
 
@@ -248,7 +252,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 Passed::On => {}
                 Passed::Deleted => way.begin_again(self.begin(level)?),
                 Passed::Arrived(probe) => {
-                    return Some(Arrival { node: way.node, probe, hop: way.hop });
+                    return Some(Arrival { node: way.node, probe, hop: way.hop, above: way.above });
                 }
             }
         }
@@ -258,7 +262,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     #[inline(always)]
     fn begin(&self, level: u8) -> Option<Way<'_>> {
         let node = self.top();
-        (node.level(self.domain()) >= level).then_some(Way { node, hop: None, steps: 0 })
+        (node.level(self.domain()) >= level).then_some(Way {
+            node,
+            hop: None,
+            above: None,
+            steps: 0,
+        })
     }
 
     /// Looks at the node that a way has come to, and goes on to the next.
@@ -291,10 +300,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         if probe.sibling.level() <= level {
             return Passed::Arrived(probe);
         }
-        way.node = self.arrive(match probe.found {
-            Some(found) => Link::from_bits(found.value),
-            None => node.leftmost(domain),
-        });
+        let (child, link) = match probe.found {
+            Some(found) => (found.slot + 1, Link::from_bits(found.value)),
+            None => (0, node.leftmost(domain)),
+        };
+        way.above = Some((node, child));
+        way.node = self.arrive(link);
         Passed::On
     }
 
