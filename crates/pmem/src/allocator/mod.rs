@@ -48,8 +48,7 @@
 //! large run: 1 flush and 1 fence, and once in 16 chunks another 1 and 1 for the high-water mark.
 //! A slab has at least 15 blocks, so the amortised cost is below 0.1 flushes per allocation.
 //!
-//! Each of 16 caches keeps up to 128 free blocks of a class. Before a pool is said to be full they give them back, and
-//! the last slab of a class, which otherwise stays when it is empty, goes too.
+//! Each of 16 caches keeps up to 128 free blocks of a class. Before a pool is said to be full they give them back.
 
 mod cache;
 mod chunks;
@@ -189,19 +188,12 @@ impl Allocator {
     }
 
     /// Of what is free and lies in no free chunk, before the pool is said to be full: blocks whose readers have gone although
-    /// the epoch does not show it yet, blocks that threads keep at hand, this one and others, and slabs of which no block is
-    /// in use.
+    /// the epoch does not show it yet, and blocks that threads keep at hand, this one and others.
     fn make_room<D: Domain>(&self, pool: &Pool<D>) {
         for block in pool.limbo().hasten(pool.domain()) {
             self.free(pool, block);
         }
         self.empty_caches(pool);
-        for class in self.used_classes() {
-            let mut slabs = self.slabs_of(pool, class);
-            for emptied in slabs.take_empty(class) {
-                self.free_slab(pool, class, emptied);
-            }
-        }
     }
 
     /// Returns the blocks that threads keep at hand to their slabs.
@@ -284,15 +276,10 @@ impl Allocator {
         let mut slabs = self.slabs_of(pool, class);
         for &offset in offsets {
             if let Some(emptied) = slabs.give_back(class, offset) {
-                self.free_slab(pool, class, emptied);
+                pool.domain().happens("an empty slab is freed");
+                lock(pool.domain(), &self.chunks).free_run(pool, emptied, class.slab_chunks());
             }
         }
-    }
-
-    /// Gives the chunks of a slab back that its class, whose lock is held, has no more.
-    fn free_slab<D: Domain>(&self, pool: &Pool<D>, class: ClassId, first: u32) {
-        pool.domain().happens("an empty slab is freed");
-        lock(pool.domain(), &self.chunks).free_run(pool, first, class.slab_chunks());
     }
 
     #[cold]

@@ -143,18 +143,6 @@ impl ClassSlabs {
         None
     }
 
-    /// Dissolves the slabs of which no block is in use, and returns their first chunks.
-    pub(super) fn take_empty(&mut self, class: ClassId) -> Vec<u32> {
-        let blocks = class.blocks_per_slab();
-        let emptied: Vec<u32> = self
-            .slabs
-            .extract_if(.., |_, slab| slab.free == blocks)
-            .map(|(first, _)| first)
-            .collect();
-        self.partial.retain(|first| !emptied.contains(first));
-        emptied
-    }
-
     /// Whether there are blocks whose slab was not known when they were freed.
     pub(super) fn has_loose(&self) -> bool {
         !self.loose.is_empty()
