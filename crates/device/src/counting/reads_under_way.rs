@@ -22,10 +22,10 @@ use crate::random::Random;
 #[derive(Clone, Debug)]
 pub(crate) struct ReadsUnderWay {
     /// How many a core can have, and how many a module takes in their order.
-    of_a_core: u8,
+    of_a_core: usize,
     of_a_queue: usize,
     /// How many each worker has, and all together.
-    of_worker: Vec<u8>,
+    of_worker: Vec<usize>,
     all: usize,
     /// For each module what waits outside of its queue; nothing for a line that its unit was read for.
     outside: Vec<Vec<Option<Place>>>,
@@ -35,7 +35,7 @@ pub(crate) struct ReadsUnderWay {
 impl ReadsUnderWay {
     pub(crate) fn new(of_a_core: usize, of_a_queue: usize, modules: usize, seed: u64) -> Self {
         Self {
-            of_a_core: of_a_core.min(255) as u8,
+            of_a_core,
             of_a_queue,
             of_worker: vec![0; 256],
             all: 0,
@@ -48,9 +48,9 @@ impl ReadsUnderWay {
     #[inline]
     pub(crate) fn begin(&mut self, worker: u8, place: Place, from_media: bool) {
         let own = &mut self.of_worker[usize::from(worker)];
-        let more = u8::from(*own < self.of_a_core);
+        let more = usize::from(*own < self.of_a_core);
         *own += more;
-        self.all += usize::from(more);
+        self.all += more;
         if self.most_outside() > 0 {
             self.outside[place.module as usize].push((!from_media).then_some(place));
         }
@@ -74,7 +74,7 @@ impl ReadsUnderWay {
     /// A worker waits: what it asked for has come.
     #[inline]
     pub(crate) fn wait(&mut self, worker: u8) {
-        self.all -= usize::from(std::mem::take(&mut self.of_worker[usize::from(worker)]));
+        self.all -= std::mem::take(&mut self.of_worker[usize::from(worker)]);
     }
 
     /// All has come.
@@ -150,5 +150,13 @@ mod tests {
         (0..3).for_each(|worker| reads.wait(worker));
         assert_eq!(reads.all, 0);
         assert_eq!(std::iter::from_fn(|| reads.sent(0)).count(), 8);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_never_sent() {
+        let mut reads = reads();
+        ask(&mut reads, 3, 0..100);
+        reads.forget();
+        assert_eq!(ask(&mut reads, 1, 100..200), []);
     }
 }

@@ -63,7 +63,10 @@ impl<'p> Ahead<'p> {
                 // It is looked at when it is there.
                 let neighbour = node.sibling(domain).link();
                 let inside = !neighbour.is_null() && tree.try_node(neighbour).is_some();
-                self.next = inside.then(|| (tree.arrive(neighbour), 0));
+                self.next = inside.then(|| {
+                    tree.pool.prefetch(neighbour);
+                    (tree.arrive(neighbour), 0)
+                });
                 return;
             };
             for line in (0..tree.node_bytes).step_by(LINE_BYTES) {

@@ -127,7 +127,6 @@ impl Counters {
     /// Lets workers wait for one another, and for all that is on its way.
     pub(crate) fn align(&mut self, workers: usize) {
         self.arrive_all();
-        self.reads.forget();
         self.timing.align(workers);
     }
 
@@ -142,6 +141,7 @@ impl Counters {
         for worker in 0..self.in_flight.workers() {
             self.arrive_all_of(worker as u8);
         }
+        self.reads.forget();
     }
 
     #[inline]
