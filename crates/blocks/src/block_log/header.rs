@@ -18,6 +18,9 @@ const HEADER_BYTES: usize = CHECKSUM_AT + 4;
 /// Positions end here: at 10 GB a second that takes a decade.
 const MOST_POSITION: u64 = 1 << 62;
 
+/// No log writes its header so often.
+const MOST_SEQUENCE: u64 = 1 << 62;
+
 // A power cut leaves a copy whole, old or new (rule D3).
 const _: () = assert!(HEADER_BYTES == 100 && HEADER_BYTES <= SECTOR_BYTES);
 
@@ -79,7 +82,7 @@ impl Header {
         let closed = word(CLOSED_AT);
         if !positions.iter().all(makes_sense)
             || !positions.is_sorted()
-            || sequence == u64::MAX
+            || sequence >= MOST_SEQUENCE
             || closed > 1
         {
             return Ok(Copy::Damaged);

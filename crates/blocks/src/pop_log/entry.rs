@@ -194,6 +194,17 @@ pub(super) fn whole_entry_bytes<D: Domain>(
     entry_bytes(spacing, data_offset, Seal(pool.at(seal).load(pool.domain())).length())
 }
 
+/// Whether the entry of a position begins there, in what is used of a segment, without looking at the rest.
+pub(super) fn is_entry_at<D: Domain>(
+    pool: &Pool<D>,
+    segment: SegmentRef,
+    data_offset: usize,
+    position: Position,
+) -> bool {
+    let header = Link::<EntryHeader>::from_bits(segment.pool_offset(data_offset));
+    Identity(pool.at(header).identity.load(pool.domain())).is_of(position)
+}
+
 /// Zeroes `[from, to)` of the data of a segment past the caches; the caller's fence makes it
 /// durable.
 ///

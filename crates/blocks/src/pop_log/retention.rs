@@ -6,7 +6,7 @@ use lapis_pmem::{Committed, Domain, LINE_BYTES};
 use crate::log::{Damage, LogError, Position};
 
 use super::PopLog;
-use super::entry::whole_entry_bytes;
+use super::entry::{is_entry_at, whole_entry_bytes};
 use super::layout::Start;
 use super::mutants;
 use super::recovery::Held;
@@ -24,7 +24,7 @@ impl<D: Domain> PopLog<D> {
     /// [`LogError::BeyondEnd`], [`LogError::Damaged`], [`LogError::Fault`].
     pub fn truncate(&self, up_to: Position) -> Result<Committed, LogError> {
         let _exclusive = write(self.pool.domain(), &self.retention);
-        let (old, held) = {
+        let (old, held, drops_all) = {
             let writer = lock(self.pool.domain(), &self.writer);
             if up_to > writer.next {
                 return Err(LogError::BeyondEnd { asked: up_to, end: writer.next });
@@ -32,24 +32,37 @@ impl<D: Domain> PopLog<D> {
             if up_to <= writer.start.position {
                 return Ok(Committed::nothing_to_do());
             }
-            (writer.start, writer.holding(up_to))
+            (writer.start, writer.holding(up_to), up_to == writer.next)
         };
         let (mut at, mut data_offset) = if held.segment == old.segment {
             (old.position, old.data_offset)
         } else {
             (held.first, 0)
         };
+        // A length has changed since it was acknowledged.
+        let damaged = |position| {
+            Err(LogError::Damaged(Damage {
+                what: "entries that do not add up to their segment",
+                position,
+                pool_offset: held.segment.pool_offset(0),
+            }))
+        };
         while at < up_to {
             if data_offset >= held.used_bytes {
-                // A length has changed since it was acknowledged.
-                return Err(LogError::Damaged(Damage {
-                    what: "entries that do not add up to their segment",
-                    position: at,
-                    pool_offset: held.segment.pool_offset(0),
-                }));
+                return damaged(at);
             }
             data_offset += whole_entry_bytes(&self.pool, held.segment, self.spacing, data_offset);
             at = at.next();
+        }
+        let adds_up = match drops_all {
+            true => data_offset == held.used_bytes,
+            false => {
+                data_offset < held.used_bytes
+                    && is_entry_at(&self.pool, held.segment, data_offset, up_to)
+            }
+        };
+        if !adds_up {
+            return damaged(up_to);
         }
         let start = Start { segment: held.segment, position: up_to, data_offset };
         let unlinked = self.persist_start(start);

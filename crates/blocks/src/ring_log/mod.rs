@@ -52,8 +52,9 @@
 //! It walks from the start. The first entry that is not whole is the end, if it can be: G6, an entry
 //! of another position, a header that does not match its checksum, a payload that does not although
 //! the kind says it is there, an entry that leaves the window, are [`LogError::Damaged`], and nothing
-//! is written then. What remains: damage to the last entry that looks like a tear. The header log
-//! knows its end, and has no such case.
+//! is written then. What remains: damage to the last entry that looks like a tear, and a header that is zero as a whole,
+//! of any entry (a block of the medium that was lost and cleared): it looks like the end. The header log knows its end, and
+//! has no such case.
 //!
 //! A log that the process left without a power cut is written back by the pool when it is opened
 //! next (invariant H6 of the pool), so recovery sees only what is durable.

@@ -61,6 +61,7 @@ impl<D: Domain, K: RingKind> RingLog<D, K> {
                 unsafe { ring.zero(old.limit, limit) };
                 // G3, before the limit says so.
                 domain.fence();
+                domain.health()?;
             }
             start.limit = limit;
             let _: Committed = self.header().store_start(domain, start).persist();

@@ -9,15 +9,27 @@ use proptest::prelude::*;
 use super::super::Numbers;
 use super::{Owned, SMALL, append, commit, create, device_of, image, recovered, ssd};
 
-/// A header with any fields and a checksum that is right.
-fn header(fields: [u64; 7]) -> Vec<u8> {
+/// A header with any fields and a checksum that is right, of a log that was closed or not.
+fn header(fields: [u64; 10], closed: u32) -> Vec<u8> {
     let mut block = b"lapisWAL".to_vec();
-    block.extend(1u64.to_le_bytes());
+    block.extend(1u32.to_le_bytes());
+    block.extend(closed.to_le_bytes());
     fields.iter().for_each(|field| block.extend(field.to_le_bytes()));
     let checksum = crc32c::crc32c(&block);
     block.extend(checksum.to_le_bytes());
     block.resize(BLOCK_BYTES, 0);
     block
+}
+
+fn fields_of(image: &[u8]) -> [u64; 10] {
+    std::array::from_fn(|at| u64::from_le_bytes(*image[16 + 8 * at..].first_chunk().unwrap()))
+}
+
+/// Else what follows would try nothing.
+#[test]
+fn a_header_that_is_made_here_is_as_the_log_makes_it() {
+    let (image, _) = log_of(3);
+    assert!(header(fields_of(&image), 0) == image[..BLOCK_BYTES]);
 }
 
 fn log_of(seed: u64) -> (Vec<u8>, Vec<Owned>) {
@@ -76,23 +88,20 @@ proptest! {
     #[test]
     fn a_header_with_any_fields_gives_no_record_that_was_not_appended(
         seed in 0u64..20,
-        fields in prop::array::uniform7(prop_oneof![
+        fields in prop::array::uniform10(prop_oneof![
             (0u64..64).prop_map(|field| field * 8),
             (0u64..16).prop_map(|field| field * 4096),
             any::<u64>(),
         ]),
-        kept in 0u32..128,
+        kept in 0u32..1024,
+        closed in 0u32..3,
     ) {
         let (mut image, appended) = log_of(seed);
-        let as_it_was: Vec<u64> = image[16..72]
-            .chunks_exact(8)
-            .map(|field| u64::from_le_bytes(*field.first_chunk().unwrap()))
-            .collect();
         let mut mixed = fields;
-        for (at, field) in as_it_was.iter().enumerate().filter(|(at, _)| kept >> at & 1 == 1) {
+        for (at, field) in fields_of(&image).iter().enumerate().filter(|(at, _)| kept >> at & 1 == 1) {
             mixed[at] = *field;
         }
-        let header = header(mixed);
+        let header = header(mixed, closed);
         image[..BLOCK_BYTES].copy_from_slice(&header);
         image[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&header);
         // What two batches take is no more than a device of that size can ask for.
@@ -105,7 +114,7 @@ proptest! {
     fn noise_gives_no_record(seed in any::<u64>(), with_header in any::<bool>()) {
         let mut image = Numbers(seed).bytes(10 * BLOCK_BYTES);
         if with_header {
-            let header = header([7, SMALL.segment_bytes, 4, SMALL.batch_bytes, 1, 0, 0]);
+            let header = header([7, SMALL.segment_bytes, 4, SMALL.batch_bytes, 0, 4, 4, 1, 0, 0], 0);
             image[..BLOCK_BYTES].copy_from_slice(&header);
         }
         open_and_use(&image, &[]);

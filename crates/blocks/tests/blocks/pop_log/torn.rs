@@ -183,19 +183,27 @@ fn damage_found_while_reading_is_an_error_and_ends_the_iteration() {
 
 #[test]
 fn truncation_over_a_damaged_length_is_refused_and_keeps_the_start() {
-    let pool = modelled(POOL_BYTES, Config::default());
-    let log = create(&pool, OPTIONS);
-    let before = memory(&pool);
-    for _ in 0..3 {
-        log.append(&[0xFF; 20]).unwrap();
+    // Too long, or of the entry before the new start, or of the last one; and too short.
+    for (byte, changed, up_to) in
+        [(1, 0x0F, 3), (1, 0x0F, 2), (1, 0x0F, 4), (0, 100, 2), (0, 100, 4), (0, 200, 4)]
+    {
+        let pool = modelled(POOL_BYTES, Config::default());
+        let log = create(&pool, OPTIONS);
+        let before = memory(&pool);
+        for _ in 0..3 {
+            log.append(&[0xFF; 120]).unwrap();
+        }
+        let after = memory(&pool);
+        let first = (0..POOL_BYTES).find(|&at| before[at] != after[at]).unwrap();
+        // SAFETY: a byte of a length in the pool, which nobody reads meanwhile.
+        unsafe { pool.region().base().add(first + byte).write(changed) };
+        let result = log.truncate(Position::from_number(up_to));
+        assert!(
+            matches!(result, Err(LogError::Damaged(_))),
+            "{byte} {changed} {up_to}: {result:?}"
+        );
+        assert_eq!(log.start(), Position::FIRST);
     }
-    let after = memory(&pool);
-    let first = (0..POOL_BYTES).find(|&at| before[at] != after[at]).unwrap();
-    // SAFETY: a byte of a length in the pool, which nobody reads meanwhile.
-    unsafe { pool.region().base().add(first + 1).write(0x0F) };
-    let result = log.truncate(Position::from_number(3));
-    assert!(matches!(result, Err(LogError::Damaged(_))));
-    assert_eq!(log.start(), Position::FIRST);
 }
 
 #[test]
