@@ -22,6 +22,17 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// There is a log, or persistent memory, of a store in the directory, and its pages are not there. Nothing is made over
+    /// that: [`crate::salvage`] reads what is left.
+    #[error(
+        "{} has what is left of a store whose {} is missing; `lapis export --salvage` reads that, and a store can be made there once it is removed",
+        path.display(),
+        crate::PAGES_FILE
+    )]
+    PagesMissing {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The store is of the format before the first, which nothing reads any more.
     #[error(
         "{} is of format 1, which was never released and is not read; export it with the Lapis that made it",
@@ -280,9 +291,11 @@ fn of_pages(error: BufferError) -> Error {
     match error {
         BufferError::Space(SpaceError::Device(error)) => of_device(&error),
         BufferError::Space(error @ SpaceError::NoRoom { .. }) => Error::Full(error.to_string()),
-        BufferError::Space(error @ SpaceError::WritesLost { .. }) => {
-            Error::Medium(error.to_string())
-        }
+        BufferError::Space(
+            error @ (SpaceError::WritesLost { .. }
+            | SpaceError::JournalUnreadable { .. }
+            | SpaceError::MapUnreadable { .. }),
+        ) => Error::Medium(error.to_string()),
         BufferError::Space(error) => Error::Damaged { what: error.to_string() },
         error @ BufferError::BadReference { .. } => Error::Damaged { what: error.to_string() },
         BufferError::Log(error) => Error::Medium(error.to_string()),
@@ -326,7 +339,7 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         use BlockOpenError as Open;
         match self {
-            Self::Damaged { .. } => true,
+            Self::Damaged { .. } | Self::PagesMissing { .. } => true,
             Self::Memory { source, .. } => matches!(
                 source,
                 PoolError::NotAPool

@@ -32,6 +32,20 @@ pub enum SpaceError {
     /// Neither batch can be read that may have to be redone.
     #[error("both journal areas are damaged, so the last writes cannot be completed")]
     JournalDamaged,
+    /// A block of the journal cannot be read that may belong to a batch which has to be redone.
+    #[error("the journal cannot be read, so the last writes cannot be completed: {source}")]
+    JournalUnreadable {
+        /// What the device answered.
+        source: BlockError,
+    },
+    /// A map cannot be read.
+    #[error("which pages there are from {first} on cannot be read: {source}")]
+    MapUnreadable {
+        /// The first page that it is the map of.
+        first: PageNumber,
+        /// What the device answered.
+        source: BlockError,
+    },
     /// A page is damaged.
     #[error("page {number} {damage}")]
     Page {

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use lapis_pmem::{BLOCK_BYTES, BlockBuffer, BlockDevice, Domain};
 
 use super::batch::{Descriptor, page_buffer};
-use super::geometry::{FEWEST_BATCH_PAGES, Geometry, most_batch_pages};
-use super::redo::{FIRST_SEQUENCE, encode_superblock, read_batch, read_superblock};
+use super::geometry::{FEWEST_BATCH_PAGES, Geometry, index_of, most_batch_pages};
+use super::redo::{FIRST_SEQUENCE, Found, encode_superblock, read_areas, read_superblock};
 use super::{Space, SpaceError};
-use crate::page::{self, LARGEST_PAGE_BYTES, PageKind, SMALLEST_PAGE_BYTES};
+use crate::page::{
+    self, LARGEST_PAGE_BYTES, PAGE_HEADER_BYTES, PageKind, PageNumber, SMALLEST_PAGE_BYTES,
+};
 
 /// Kinds below this are the space's own.
 const FIRST_KIND: u8 = 16;
@@ -118,56 +120,114 @@ fn has_map(device: &dyn BlockDevice, geometry: Geometry) -> bool {
         && page::kind_of(&buffer) == PageKind::SPACE_MAP
 }
 
-/// Without a batch that can be read, nothing says that the last one is in place.
+/// Without a batch that can be read, nothing says that the last one is in place. An area that cannot be read is taken for one
+/// that is torn, which whoever opens the space for good may not do.
 fn mend_journal<D: Domain>(
     domain: &D,
     device: &dyn BlockDevice,
     geometry: Geometry,
     tell: &mut dyn FnMut(String),
 ) -> Result<(), SpaceError> {
-    let is_there = |area| matches!(read_batch(domain, device, geometry, area), Ok(Some(_)));
-    if (0..2).any(is_there) {
+    let is_there = |areas: &[Result<Option<Found>, SpaceError>]| {
+        areas.iter().any(|area| matches!(area, Ok(Some(_))))
+    };
+    let mut areas = read_areas(domain, device, geometry);
+    if areas.iter().all(Result::is_ok) && is_there(&areas) {
         return Ok(());
     }
     tell("the journal is damaged; pages that were being written may be older".to_owned());
+    device.grow_to(geometry.end(0))?;
     let mut buffer = page_buffer(geometry);
+    // What is put in place may have been all that was left of the other area.
+    for _ in 0..areas.len() {
+        let Some(area) = areas.iter().position(Result::is_err) else { break };
+        put_copies_in_place(device, geometry, area as u64)?;
+        device.write_blocks(geometry.journal(area as u64), &buffer)?;
+        areas = read_areas(domain, device, geometry);
+    }
+    if is_there(&areas) {
+        return Ok(());
+    }
     let sequence = FIRST_SEQUENCE;
     Descriptor { sequence, settled: true, pages: Vec::new() }.encode(&mut buffer);
-    let first = geometry.journal(sequence);
-    device.grow_to(geometry.end(0))?;
-    device.write_blocks(first, &buffer)?;
+    device.write_blocks(geometry.journal(sequence), &buffer)?;
     buffer.fill(0);
     Ok(device.write_blocks(geometry.journal(sequence + 1), &buffer)?)
 }
 
-/// A map that is zero ends the space, unless there are pages behind it. Such a one, and one that cannot be read, becomes one
-/// that is damaged.
+/// Of a batch that is not there whole, the copies that are newer than what is in place may be all that there is of what they
+/// hold. Each is whole in itself.
+fn put_copies_in_place(
+    device: &dyn BlockDevice,
+    geometry: Geometry,
+    area: u64,
+) -> Result<(), SpaceError> {
+    let (mut copy, mut in_place) = (page_buffer(geometry), page_buffer(geometry));
+    for at in 0..geometry.batch_pages {
+        let is_read = device.read_blocks(geometry.journal_page(area, at), &mut copy).is_ok();
+        let number = page::number_of(&copy);
+        let is_whole = is_read && page::check(&copy, number).is_ok();
+        let Some(place) = place_of(&copy, geometry).filter(|_| is_whole) else { continue };
+        let end = place.checked_add(geometry.page_blocks());
+        if end.is_none_or(|end| end > device.capacity_blocks()) {
+            continue;
+        }
+        let is_newer = device.read_blocks(place, &mut in_place).is_err()
+            || page::check(&in_place, number).is_err()
+            || page::lsn_of(&in_place) < page::lsn_of(&copy);
+        if is_newer {
+            device.write_blocks(place, &copy)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a page belongs that says what it is.
+fn place_of(page: &[u8], geometry: Geometry) -> Option<u64> {
+    let number = page::number_of(page);
+    match page::kind_of(page) {
+        PageKind::SPACE_MAP => {
+            let last = index_of(PageNumber::LAST) / geometry.region_pages();
+            (number <= last).then(|| geometry.map(number))
+        }
+        kind if kind.0 >= FIRST_KIND => {
+            PageNumber::new(number).map(|number| geometry.page(index_of(number)))
+        }
+        _ => None,
+    }
+}
+
+/// A map that is zero ends the space, unless there are maps or pages behind it. Such a one, and one that cannot be read, becomes
+/// one that is damaged.
 fn mend_maps(device: &dyn BlockDevice, geometry: Geometry) -> Result<(), SpaceError> {
     let (blocks, end) = (geometry.page_blocks(), device.capacity_blocks());
     let mut buffer = page_buffer(geometry);
-    let damaged = vec![0xFF; BLOCK_BYTES];
-    for region in 0.. {
+    let damaged = vec![0xFF; geometry.page_bytes];
+    let regions = (0..).take_while(|&region| geometry.map(region) + blocks <= end).count() as u64;
+    let mut is_within = false;
+    for region in (0..regions).rev() {
         let map = geometry.map(region);
-        if map + blocks > end {
-            break;
-        }
         let is_read = device.read_blocks(map, &mut buffer).is_ok();
-        if is_read && buffer[..page::PAGE_HEADER_BYTES].iter().any(|&byte| byte != 0) {
-            continue;
-        }
-        let first = region * geometry.region_pages();
-        let has_pages = (first..first + geometry.region_pages())
-            .map(|index| (index, geometry.page(index)))
-            .take_while(|(_, block)| block + blocks <= end)
-            .any(|(index, block)| {
-                device.read_blocks(block, &mut buffer).is_ok()
-                    && page::check(&buffer, index + 1).is_ok()
-            });
-        if has_pages || !is_read {
+        let has_map = is_read && buffer[..PAGE_HEADER_BYTES].iter().any(|&byte| byte != 0);
+        is_within = is_within || has_map || !is_read || has_pages(device, geometry, region);
+        if is_within && !has_map {
             device.write_blocks(map, &damaged)?;
         }
     }
     Ok(())
+}
+
+/// Whether a page of a region can be read.
+fn has_pages(device: &dyn BlockDevice, geometry: Geometry, region: u64) -> bool {
+    let mut buffer = page_buffer(geometry);
+    let first = region * geometry.region_pages();
+    (first..first + geometry.region_pages())
+        .map(|index| (index, geometry.page(index)))
+        .take_while(|(_, block)| block + geometry.page_blocks() <= device.capacity_blocks())
+        .any(|(index, block)| {
+            device.read_blocks(block, &mut buffer).is_ok()
+                && page::check(&buffer, index + 1).is_ok()
+        })
 }
 
 const _: () = assert!(PageKind::SPACE_MAP.0 < FIRST_KIND);
@@ -175,7 +235,6 @@ const _: () = assert!(PageKind::SPACE_MAP.0 < FIRST_KIND);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::PageNumber;
     use crate::space::{Added, SpaceOptions};
     use lapis_pmem::{DirectTransfers, FileDevice, Hardware, OverlayDevice};
     use std::sync::Arc;
@@ -300,6 +359,31 @@ mod tests {
             let (space, _) = opened(damaged, &[]);
             assert!(!space.is_known(PageNumber::FIRST), "filled with {byte}");
         }
+    }
+
+    #[test]
+    fn a_region_of_zeroes_costs_no_region_behind_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ssd");
+        let device: Device =
+            Arc::new(FileDevice::create(&file, 2, DirectTransfers::Never).unwrap());
+        let options = SpaceOptions { page_bytes: SMALLEST_PAGE_BYTES, batch_pages: 7 };
+        let geometry = Geometry::new(options.page_bytes, options.batch_pages).unwrap();
+        let space = Space::create(crate::test_domain(), Arc::clone(&device), &options).unwrap();
+        let pages = 2 * geometry.region_pages() + 1;
+        let last = (0..pages).map(|_| space.allocate().unwrap()).last().unwrap();
+        let mut batch = space.begin_batch();
+        let kind = PageKind(FIRST_KIND);
+        let fill = |bytes: &mut [u8]| page::begin_page(bytes, kind, last.get(), 0);
+        assert_eq!(batch.add(last, fill), Added::InBatch);
+        batch.write(0).unwrap();
+        drop(batch);
+        space.settle(0).unwrap();
+        device.write_blocks(geometry.map(1), &[0; BLOCK_BYTES]).unwrap();
+        let space =
+            Space::open_damaged(crate::test_domain(), overlay(&device), 0, &mut |_| ()).unwrap();
+        assert!(space.read(last, |_| ()).is_ok());
+        assert!(space.is_known(last));
     }
 
     #[test]

@@ -33,6 +33,9 @@
 //! * J3. A batch in the journal is redone only if its descriptor and all of its pages are whole, each with
 //!   the checksum that the descriptor says. Of two, the earlier is redone first. What is in place as
 //!   new, or by one batch newer, stays: a journal that went bad takes back nothing.
+//! * J4. Who opens goes on only if it is known what is to be redone. A descriptor that cannot be read may be that of the last
+//!   batch. A copy that cannot be read is not needed if its page is in place, or in the next batch. What is to be redone
+//!   heals a place that cannot be read.
 //! * M1. A page that the durable map calls written is whole on the device: the map changes in the batch
 //!   that writes a page first.
 //! * M2. A freed page is given out again only when the durable map calls it free, and the map does so only
@@ -154,7 +157,8 @@ impl<D: Domain> Space<D> {
     /// Opens the space on a device, after a crash or not.
     ///
     /// # Errors
-    /// [`SpaceError::NotASpace`], [`SpaceError::JournalDamaged`], [`SpaceError::Device`].
+    /// [`SpaceError::NotASpace`], [`SpaceError::JournalDamaged`], [`SpaceError::JournalUnreadable`],
+    /// [`SpaceError::MapUnreadable`], [`SpaceError::Device`].
     pub fn open(domain: D, device: Arc<dyn BlockDevice>) -> Result<Self, SpaceError> {
         let (geometry, tier) = redo::read_superblock(&*device)?;
         let opened = redo::redo(&domain, &*device, geometry)?;

@@ -1,13 +1,13 @@
 //! Creating and opening a space: what a power cut left of the last batches is completed.
 
-use lapis_pmem::{BLOCK_BYTES, BlockBuffer, BlockDevice, Domain};
+use lapis_pmem::{BLOCK_BYTES, BlockBuffer, BlockDevice, BlockError, Domain};
 
 use super::batch::{Descriptor, page_buffer};
 use super::geometry::Geometry;
 use super::map::{STAMPS, SpaceMap};
 use super::{SpaceError, SpaceOptions};
 use crate::mutants::TORN_BATCH_REDONE;
-use crate::page::{self, PAGE_HEADER_BYTES, PageDamage, PageKind};
+use crate::page::{self, PAGE_HEADER_BYTES, PageDamage, PageKind, PageNumber};
 
 /// The number of the first batch.
 pub(super) const FIRST_SEQUENCE: u64 = 1;
@@ -72,56 +72,86 @@ pub(super) struct Found {
     pages: Vec<BlockBuffer>,
 }
 
+impl Found {
+    /// Its copy of the page that belongs there.
+    fn copy_for(&self, block: u64) -> Option<&[u8]> {
+        let at = self.descriptor.pages.iter().position(|(place, _)| *place == block)?;
+        self.pages.get(at).map(|page| &page[..])
+    }
+}
+
+/// What cannot be read is not what is torn (J4): it may be the last batch, of which some places are written and others are not.
+fn of_journal(error: BlockError) -> SpaceError {
+    match error {
+        BlockError::Io { .. } => SpaceError::JournalUnreadable { source: error },
+        error => error.into(),
+    }
+}
+
 fn read_descriptor(
     device: &dyn BlockDevice,
     geometry: Geometry,
     area: u64,
 ) -> Result<Option<Descriptor>, SpaceError> {
     let mut buffer = page_buffer(geometry);
-    device.read_blocks(geometry.journal(area), &mut buffer)?;
+    device.read_blocks(geometry.journal(area), &mut buffer).map_err(of_journal)?;
     let descriptor = Descriptor::decode(&buffer, geometry);
     Ok(descriptor.filter(|it| it.sequence % 2 == area))
 }
 
-/// The last batches that are whole, in order. After an orderly end there is nothing to redo, and their pages are not read.
-fn read_journal<D: Domain>(
+/// What the areas of the journal hold: the last two batches, as far as all of them is there (J3). After an orderly end there is
+/// nothing to redo, and the pages of the batch before it are not read.
+pub(super) fn read_areas<D: Domain>(
     domain: &D,
     device: &dyn BlockDevice,
     geometry: Geometry,
-) -> Result<Vec<Found>, SpaceError> {
-    let mut found = Vec::new();
-    for area in 0..2 {
-        found.extend(read_descriptor(device, geometry, area)?);
-    }
-    if let Some(last) = found.into_iter().max_by_key(|it| it.sequence)
-        && last.settled
-    {
-        return Ok(vec![Found { descriptor: last, pages: Vec::new() }]);
-    }
-    let mut found = Vec::new();
-    for area in 0..2 {
-        found.extend(read_batch(domain, device, geometry, area)?);
-    }
-    found.sort_by_key(|batch| batch.descriptor.sequence);
-    Ok(found)
+) -> [Result<Option<Found>, SpaceError>; 2] {
+    let descriptors = [0, 1].map(|area| read_descriptor(device, geometry, area));
+    let sequences = descriptors.each_ref().map(|found| match found {
+        Ok(Some(descriptor)) => Some(descriptor.sequence),
+        Ok(None) | Err(_) => None,
+    });
+    let is_swapped = sequences[1] < sequences[0];
+    let [one, other] = descriptors;
+    let (earlier, later) = if is_swapped { (other, one) } else { (one, other) };
+    let later = match later {
+        Ok(Some(descriptor)) => read_batch(domain, device, geometry, descriptor, None),
+        found => found.map(|_| None),
+    };
+    let next = later.as_ref().ok().and_then(Option::as_ref);
+    let earlier = match earlier {
+        Ok(Some(_)) if next.is_some_and(|next| next.descriptor.settled) => Ok(None),
+        Ok(Some(descriptor)) => read_batch(domain, device, geometry, descriptor, next),
+        found => found.map(|_| None),
+    };
+    if is_swapped { [later, earlier] } else { [earlier, later] }
 }
 
-/// Reads an area of the journal; none unless all of a batch is there (J3).
-pub(super) fn read_batch<D: Domain>(
+/// Reads a batch's pages; none unless all of them are there. `next` is the batch that came next, if that is there.
+fn read_batch<D: Domain>(
     domain: &D,
     device: &dyn BlockDevice,
     geometry: Geometry,
-    area: u64,
+    descriptor: Descriptor,
+    next: Option<&Found>,
 ) -> Result<Option<Found>, SpaceError> {
-    let Some(descriptor) = read_descriptor(device, geometry, area)? else { return Ok(None) };
     let mut pages = Vec::with_capacity(descriptor.pages.len());
-    for (at, (_, checksum)) in descriptor.pages.iter().enumerate() {
+    for (at, (block, checksum)) in descriptor.pages.iter().enumerate() {
         let mut page = page_buffer(geometry);
-        device.read_blocks(geometry.journal_page(area, at), &mut page)?;
+        let place = geometry.journal_page(descriptor.sequence, at);
+        let unread = device.read_blocks(place, &mut page).err();
+        // Of a copy that cannot be read the page in place may do.
+        if unread.is_some() && device.read_blocks(*block, &mut page).is_err() {
+            page.fill(0);
+        }
         // A page of an earlier batch is whole too: it has another checksum than the descriptor says.
         let whole = page::check(&page, page::number_of(&page)).is_ok()
             && page::checksum_of(&page) == *checksum;
-        if !whole && !domain.commits(TORN_BATCH_REDONE) {
+        if let Some(error) = unread.filter(|_| !whole) {
+            // Or what comes after it.
+            let newer = next.and_then(|next| next.copy_for(*block));
+            page.copy_from_slice(newer.ok_or_else(|| of_journal(error))?);
+        } else if !whole && !domain.commits(TORN_BATCH_REDONE) {
             return Ok(None);
         }
         pages.push(page);
@@ -142,6 +172,15 @@ fn is_as_new(in_place: &[u8], journaled: &[u8]) -> bool {
     stamp.wrapping_sub(journaled) % STAMPS <= 1
 }
 
+fn of_map(geometry: Geometry, region: u64, error: BlockError) -> SpaceError {
+    match (PageNumber::new(region * geometry.region_pages() + 1), error) {
+        (Some(first), source @ BlockError::Io { .. }) => {
+            SpaceError::MapUnreadable { first, source }
+        }
+        (_, error) => error.into(),
+    }
+}
+
 /// What opening found out.
 pub(super) struct Opened {
     pub(super) map: SpaceMap,
@@ -156,7 +195,9 @@ pub(super) fn redo<D: Domain>(
     device: &dyn BlockDevice,
     geometry: Geometry,
 ) -> Result<Opened, SpaceError> {
-    let found = read_journal(domain, device, geometry)?;
+    let [one, other] = read_areas(domain, device, geometry);
+    let mut found: Vec<_> = one?.into_iter().chain(other?).collect();
+    found.sort_by_key(|batch| batch.descriptor.sequence);
     let Some(last) = found.last() else { return Err(SpaceError::JournalDamaged) };
     let next_sequence = last.descriptor.sequence + 1;
     let mut buffer = page_buffer(geometry);
@@ -170,8 +211,13 @@ pub(super) fn redo<D: Domain>(
                 if is_beyond && page::kind_of(page) != PageKind::SPACE_MAP {
                     continue;
                 }
-                device.read_blocks(*block, &mut buffer)?;
-                if !is_as_new(&buffer, page) {
+                let is_new = match device.read_blocks(*block, &mut buffer) {
+                    Ok(()) => is_as_new(&buffer, page),
+                    // Writing it moves it elsewhere on the media.
+                    Err(BlockError::Io { .. }) => false,
+                    Err(error) => return Err(error.into()),
+                };
+                if !is_new {
                     device.write_blocks(*block, page)?;
                     redone_pages += 1;
                 }
@@ -185,7 +231,8 @@ pub(super) fn redo<D: Domain>(
     let maps = (0..).map(|region| (region, geometry.map(region)));
     let end = device.capacity_blocks();
     for (region, block) in maps.take_while(|(_, block)| block + geometry.page_blocks() <= end) {
-        device.read_blocks(block, &mut buffer)?;
+        // It is not taken for a damaged one: what is written meanwhile it would not know when it can be read again.
+        device.read_blocks(block, &mut buffer).map_err(|error| of_map(geometry, region, error))?;
         let bytes = match page::check(&buffer, region) {
             Err(PageDamage::NeverWritten) => break,
             Ok(_) if page::kind_of(&buffer) == PageKind::SPACE_MAP => {

@@ -7,7 +7,7 @@ use lapis_buffer::space::Added;
 use lapis_buffer::{
     PageDamage, PageKind, PageNumber, RoomFor, Space, SpaceError, SpaceOptions, SpaceProblem,
 };
-use lapis_device::{ImageBudget, ModelledSsd, SsdConfig};
+use lapis_device::{BlockDamage, ImageBudget, ModelledSsd, SsdConfig};
 use lapis_pmem::{
     BLOCK_BYTES, BlockCounts, BlockDevice, BlockError, BlockOperation, BlockQueue, DirectTransfers,
     FileDevice, Hardware,
@@ -383,6 +383,80 @@ fn what_is_no_space_is_refused_and_a_damaged_journal_named() {
     device.rot(2 + BATCH_PAGES as u64, 1, 3);
     device.rot(1, 1, 4);
     assert!(matches!(open(&device), Err(SpaceError::JournalDamaged)));
+}
+
+/// The descriptors of the journal's areas.
+const DESCRIPTORS: [u64; 2] = [1, 2 + BATCH_PAGES as u64];
+
+/// The power is cut when two batches are in the journal: the first is in place too, and both have the first page.
+fn cut_behind_two_batches() -> (ModelledSsd, PageNumber) {
+    let device = device();
+    let (space, numbers) = with_pages(&device, 3);
+    write(&space, &[(numbers[0], 70)]).unwrap();
+    write(&space, &[(numbers[0], 71), (numbers[1], 71)]).unwrap();
+    (device.after_power_cut(), numbers[0])
+}
+
+#[test]
+fn a_page_that_cannot_be_read_in_place_is_written_again_from_the_journal() {
+    let device = device();
+    let numbers = with_pages(&device, 3).1;
+    device.damage_block(block_of(numbers[1]), BlockDamage::UntilWritten);
+    let space = open(&device).unwrap();
+    assert_eq!(space.redone_pages(), 1);
+    assert_eq!(value(&space, numbers[1]).unwrap(), 2);
+}
+
+#[test]
+fn a_descriptor_that_cannot_be_read_may_be_that_of_the_last_batch_and_opening_refuses() {
+    for settled in [false, true] {
+        let device = device();
+        let (space, _) = with_pages(&device, 10);
+        if settled {
+            space.settle(u64::MAX).unwrap();
+        }
+        for block in DESCRIPTORS {
+            let device = device.after_power_cut();
+            device.damage_block(block, BlockDamage::UntilWritten);
+            let refused = open(&device).unwrap_err();
+            assert!(matches!(refused, SpaceError::JournalUnreadable { .. }), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_of_a_page_that_is_not_in_place_is_refused() {
+    let (device, _) = cut_behind_two_batches();
+    device.damage_block(DESCRIPTORS[0] + 1, BlockDamage::UntilWritten);
+    let refused = open(&device).unwrap_err();
+    assert!(matches!(refused, SpaceError::JournalUnreadable { .. }), "{refused}");
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_is_not_needed_where_the_page_is_in_place() {
+    let (device, number) = cut_behind_two_batches();
+    assert_eq!(value(&open(&device).unwrap(), number).unwrap(), 71);
+    device.damage_block(DESCRIPTORS[0] + 1, BlockDamage::UntilWritten);
+    assert_eq!(value(&open(&device).unwrap(), number).unwrap(), 71);
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_is_not_needed_where_the_next_batch_has_the_page() {
+    let (device, number) = cut_behind_two_batches();
+    device.damage_block(DESCRIPTORS[1] + 1, BlockDamage::UntilWritten);
+    for opening in ["it is in place", "the next one is in place"] {
+        assert_eq!(value(&open(&device).unwrap(), number).unwrap(), 71, "{opening}");
+    }
+}
+
+#[test]
+fn a_map_that_cannot_be_read_is_refused_and_named_by_its_first_page() {
+    let device = device();
+    with_pages(&device, 3).0.settle(u64::MAX).unwrap();
+    device.damage_block(FIRST_PAGE_BLOCK - 1, BlockDamage::UntilWritten);
+    let refused = open(&device).unwrap_err();
+    let names_it = matches!(refused, SpaceError::MapUnreadable { first: PageNumber::FIRST, .. });
+    assert!(names_it, "{refused}");
 }
 
 #[test]

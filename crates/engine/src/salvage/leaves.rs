@@ -43,11 +43,10 @@ pub(super) struct Segment {
     pub(super) leaf: Option<Leaf>,
 }
 
-impl Segment {
-    fn all() -> Self {
-        Self { from: Vec::new(), to: None, leaf: None }
-    }
+/// All keys, and no leaf.
+static ALL: Segment = Segment { from: Vec::new(), to: None, leaf: None };
 
+impl Segment {
     pub(super) fn range(&self) -> KeyRange {
         let upper = self.to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         KeyRange::new::<Vec<u8>>(&(Bound::Included(&self.from), upper))
@@ -76,11 +75,20 @@ impl Tree {
         self.segments.iter().all(|segment| segment.leaf.as_ref().is_some_and(|it| !it.is_doubtful))
     }
 
+    /// Whether it has no leaf for some of the keys of this one.
+    fn lacks_some_of(&self, leaf: &Leaf) -> bool {
+        let ends_before = |it: &Segment| it.to.as_ref().is_some_and(|to| *to <= leaf.lower);
+        let first = self.segments.partition_point(ends_before);
+        let among = self.segments[first..].iter();
+        let mut among = among.take_while(|it| it.intersects(&leaf.lower, leaf.upper.as_deref()));
+        among.any(|it| it.leaf.is_none())
+    }
+
     /// Its segments; one without a leaf if there are none.
-    pub(super) fn segments_or_all(&self) -> Vec<Segment> {
+    pub(super) fn segments_or_all(&self) -> &[Segment] {
         match self.segments.is_empty() {
-            true => vec![Segment::all()],
-            false => self.segments.clone(),
+            true => std::slice::from_ref(&ALL),
+            false => &self.segments,
         }
     }
 }
@@ -201,11 +209,24 @@ impl<D: Domain> Pages<D> {
         top
     }
 
-    /// The tree with this root. Its leaves are nobody else's from here on.
+    /// The tree with this root. Its leaves are nobody else's from here on. Other trees may have the same mark, so leaves that
+    /// have nothing else are only looked at where it has none.
     pub(super) fn take_tree(&mut self, root: PageNumber) -> Tree {
-        let mut leaves = self.leaves.remove(&Name::Root(root)).unwrap_or_default();
-        leaves.extend(self.leaves.remove(&Name::Mark(mark(root))).unwrap_or_default());
-        Tree { name: Some(Name::Root(root)), segments: segments(leaves) }
+        let name = Name::Root(root);
+        let own = self.leaves.remove(&name).unwrap_or_default();
+        let mut tree = Tree { name: Some(name), segments: segments(&own, &[]) };
+        if tree.is_whole() {
+            return tree;
+        }
+        let marked = Name::Mark(mark(root));
+        let orphans = self.leaves.remove(&marked).unwrap_or_default();
+        let (within, others): (Vec<_>, Vec<_>) =
+            orphans.into_iter().partition(|leaf| tree.lacks_some_of(leaf));
+        tree.segments = segments(&own, &within);
+        if !others.is_empty() {
+            self.leaves.insert(marked, others);
+        }
+        tree
     }
 
     /// The trees that nobody has taken, and a number for each.
@@ -216,7 +237,7 @@ impl<D: Domain> Pages<D> {
                 Name::Root(root) => root.get(),
                 Name::Mark(mark) => mark.into(),
             };
-            (number, Tree { name: Some(name), segments: segments(leaves) })
+            (number, Tree { name: Some(name), segments: segments(&leaves, &[]) })
         });
         trees.collect()
     }
@@ -278,22 +299,25 @@ fn is_no_page(error: &BufferError) -> bool {
     )
 }
 
-/// Which of these leaves has which keys: where there are several, one that is in use for certain, and then the newest.
-fn segments(mut leaves: Vec<Leaf>) -> Vec<Segment> {
-    leaves.sort_by(|one, other| one.lower.cmp(&other.lower));
+/// Which of these leaves has which keys: where there are several, one of the tree's own, one that is in use for certain, and
+/// then the newest.
+fn segments(own: &[Leaf], others: &[Leaf]) -> Vec<Segment> {
+    let own = own.iter().map(|leaf| (true, leaf));
+    let mut leaves: Vec<_> = own.chain(others.iter().map(|leaf| (false, leaf))).collect();
+    leaves.sort_by(|(_, one), (_, other)| one.lower.cmp(&other.lower));
     let (mut segments, mut here) = (Vec::<Segment>::new(), BinaryHeap::new());
     let (mut at, mut next) = (Some(Vec::new()), 0);
     while let Some(from) = at {
-        while let Some(leaf) = leaves.get(next).filter(|leaf| leaf.lower <= from) {
-            here.push((!leaf.is_doubtful, leaf.lsn, next));
+        while let Some((is_own, leaf)) = leaves.get(next).filter(|(_, leaf)| leaf.lower <= from) {
+            here.push((*is_own, !leaf.is_doubtful, leaf.lsn, next));
             next += 1;
         }
-        while here.peek().is_some_and(|&(.., best)| leaves[best].ends_by(&from)) {
+        while here.peek().is_some_and(|&(.., best)| leaves[best].1.ends_by(&from)) {
             here.pop();
         }
-        let best = here.peek().map(|&(.., best)| &leaves[best]);
+        let best = here.peek().map(|&(.., best)| leaves[best].1);
         let ends =
-            [best.and_then(|leaf| leaf.upper.as_ref()), leaves.get(next).map(|it| &it.lower)];
+            [best.and_then(|leaf| leaf.upper.as_ref()), leaves.get(next).map(|(_, it)| &it.lower)];
         let to = ends.into_iter().flatten().min().cloned();
         match segments.last_mut().filter(|last| last.leaf.as_ref() == best && best.is_some()) {
             Some(last) => last.to.clone_from(&to),
@@ -320,7 +344,7 @@ mod tests {
 
     fn found(leaves: Vec<Leaf>) -> Vec<(String, Option<String>, Option<u64>)> {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let found = segments(leaves).into_iter();
+        let found = segments(&leaves, &[]).into_iter();
         found
             .map(|it| (text(it.from), it.to.map(text), it.leaf.map(|leaf| leaf.number.get())))
             .collect()
@@ -373,5 +397,46 @@ mod tests {
     fn a_leaf_without_room_for_a_key_has_none() {
         let leaves = vec![leaf(1, 9, "m", Some("c")), leaf(2, 1, "", None)];
         assert_eq!(found(leaves), [segment("", "", Some(2))]);
+    }
+
+    type Read = Pages<lapis_pmem::Hardware>;
+
+    const ROOT: PageNumber = PageNumber::FIRST;
+
+    /// Pages of a tree, and leaves of which only the mark is known.
+    fn pages(own: Vec<Leaf>, marked: Vec<Leaf>) -> Read {
+        let leaves = [(Name::Root(ROOT), own), (Name::Mark(mark(ROOT)), marked)];
+        Pages { leaves: leaves.into(), ..Pages::none() }
+    }
+
+    fn numbers(tree: &Tree) -> Vec<Option<u64>> {
+        tree.segments.iter().map(|it| it.leaf.as_ref().map(|leaf| leaf.number.get())).collect()
+    }
+
+    #[test]
+    fn leaves_with_the_mark_of_a_whole_tree_are_not_taken_for_its_own() {
+        let own = vec![leaf(10, 1, "", Some("m")), leaf(11, 1, "m", None)];
+        let mut pages = pages(own, vec![leaf(20, 9, "", None)]);
+        assert_eq!(numbers(&pages.take_tree(ROOT)), [Some(10), Some(11)]);
+        let rest = pages.take_rest();
+        assert_eq!(rest.iter().map(|(_, tree)| numbers(tree)).collect::<Vec<_>>(), [[Some(20)]]);
+    }
+
+    #[test]
+    fn leaves_with_the_mark_of_a_tree_have_the_keys_that_it_lacks_and_no_others() {
+        let own = vec![leaf(10, 1, "", Some("g")), leaf(11, 1, "m", None)];
+        let mut pages = pages(own, vec![leaf(20, 9, "c", Some("p"))]);
+        let tree = pages.take_tree(ROOT);
+        assert_eq!(numbers(&tree), [Some(10), Some(20), Some(11)]);
+        assert_eq!(tree.segments[1].range(), KeyRange::new::<&[u8]>(&(&b"g"[..]..&b"m"[..])));
+        assert!(pages.take_rest().is_empty());
+    }
+
+    #[test]
+    fn leaves_with_the_mark_of_a_tree_that_has_all_their_keys_are_left() {
+        let own = vec![leaf(10, 1, "", Some("g"))];
+        let mut pages = pages(own, vec![leaf(20, 9, "a", Some("c")), leaf(21, 1, "k", None)]);
+        assert_eq!(numbers(&pages.take_tree(ROOT)), [Some(10), None, Some(21)]);
+        assert_eq!(numbers(&pages.take_rest()[0].1), [None, Some(20), None]);
     }
 }

@@ -314,7 +314,7 @@ impl<D: Domain> Salvage<'_, D> {
         // Of a leaf at a time, for telling takes what walking looks at.
         let mut going_on = ControlFlow::Continue(());
         for segment in tree.segments_or_all() {
-            let _ = self.walk_segment(&segment, id, &mut |key, record| {
+            let _ = self.walk_segment(segment, id, &mut |key, record| {
                 told.push((key.to_vec(), record.to_vec()));
                 ControlFlow::Continue(())
             });

@@ -5,8 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lapis_blocks::block_log::Recovery;
-use lapis_device::ModelledSsd;
-use lapis_engine::{Durability, SalvageReport, SalvagedTable, Storage, salvage};
+use lapis_buffer::SpaceOptions;
+use lapis_device::{BlockDamage, ModelledSsd};
+use lapis_engine::{
+    Durability, EngineOptions, Lost, SalvageReport, SalvagedTable, Storage, salvage,
+};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice};
 
 use crate::harness::{HASHED, Random, Rig, hardware, open, small};
@@ -20,7 +23,15 @@ type Written = BTreeMap<Key, (Option<Vec<u8>>, BTreeSet<Vec<u8>>)>;
 
 /// Two tables, the leaves of one hashed, written to in several rounds; the last one is in the log alone.
 fn filled(closed: bool) -> (Rig, Written) {
-    let rig = Rig::new(small());
+    let (rig, written) = filled_with(small());
+    if closed {
+        rig.engine.close().unwrap();
+    }
+    (rig, written)
+}
+
+fn filled_with(options: EngineOptions) -> (Rig, Written) {
+    let rig = Rig::new(options);
     let (mut written, mut random) = (Written::new(), Random::new(5));
     rig.engine.create_table("one").unwrap();
     rig.engine.create_table_with("two", HASHED, None).unwrap();
@@ -47,9 +58,6 @@ fn filled(closed: bool) -> (Rig, Written) {
         }
     }
     rig.engine.sync().unwrap();
-    if closed {
-        rig.engine.close().unwrap();
-    }
     (rig, written)
 }
 
@@ -264,6 +272,81 @@ fn without_superblock_journal_and_maps_all_entries_are_found() {
     assert!(report.lost.iter().any(|lost| lost.why.contains("in use")), "{:?}", report.lost);
 }
 
+/// Pages of a batch.
+const BATCH_PAGES: usize = 8;
+
+/// How a store came to its end.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Closed,
+    /// All that was written is on the medium.
+    Killed,
+    /// What was written last is in the journal and not in place, and the log does not have it any more.
+    PowerCut,
+}
+
+/// What is lost when one block cannot be read, which is in one of these pages of the device: keys that are missing, those with
+/// an older value, and what the salvage says of it.
+fn lost_without_blocks(
+    page_bytes: usize,
+    end: End,
+    of_pages: impl Iterator<Item = usize>,
+) -> Vec<(usize, usize, Vec<Lost>)> {
+    let mut options = small();
+    options.buffer.space = SpaceOptions { page_bytes, batch_pages: BATCH_PAGES };
+    let (rig, written) = filled_with(options);
+    match end {
+        End::Closed => rig.engine.close().unwrap(),
+        End::Killed => rig.pages.flush().unwrap(),
+        End::PowerCut => rig.engine.checkpoint().unwrap(),
+    }
+    let page_blocks = page_bytes / BLOCK_BYTES;
+    let blocks = of_pages.flat_map(|page| page * page_blocks..(page + 1) * page_blocks);
+    let lost = blocks.map(|block| {
+        let (pages, log) = devices(&rig);
+        pages.damage_block(block as u64, BlockDamage::UntilWritten);
+        let (found, report) = salvaged(&pages, &log);
+        let (missing, older) = check_values(&found, &written);
+        (missing, older, report.lost)
+    });
+    lost.collect()
+}
+
+#[test]
+fn no_block_of_superblock_journal_and_map_that_cannot_be_read_costs_an_entry() {
+    for page_bytes in [4096, 8192, 16384] {
+        for end in [End::Closed, End::Killed] {
+            let all = 0..=2 * (1 + BATCH_PAGES) + 1;
+            for (block, lost) in lost_without_blocks(page_bytes, end, all).iter().enumerate() {
+                assert_eq!((lost.0, lost.1), (0, 0), "{page_bytes}, {end:?}, {block}: {lost:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn copies_in_the_journal_are_found_without_their_descriptor() {
+    let descriptors = [1, 2 + BATCH_PAGES];
+    for page_bytes in [4096, 8192, 16384] {
+        let end = End::PowerCut;
+        for lost in lost_without_blocks(page_bytes, end, descriptors.into_iter()) {
+            assert_eq!((lost.0, lost.1), (0, 0), "{page_bytes}: {lost:?}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_in_the_journal_that_was_all_there_was_of_a_page_costs_that_page() {
+    let copies = 2 + BATCH_PAGES + 1..=1 + 2 * (1 + BATCH_PAGES) - 1;
+    let mut missing = 0;
+    for lost in lost_without_blocks(4096, End::PowerCut, copies) {
+        assert!(lost.0 + lost.1 < 50, "{lost:?}");
+        assert!(lost.0 + lost.1 == 0 || !lost.2.is_empty(), "lost without a word");
+        missing += lost.0;
+    }
+    assert!(missing > 0);
+}
+
 #[test]
 fn a_lost_leaf_is_named_by_its_table_its_keys_and_its_page() {
     let (rig, written) = filled(true);
@@ -283,7 +366,7 @@ fn a_lost_leaf_is_named_by_its_table_its_keys_and_its_page() {
     let (missing, older) = check_values(&found, &written);
     assert!(missing > 5 && older == 0, "{missing}");
     for key in before.keys().filter(|key| !found.contains_key(key)) {
-        let names_it = |lost: &&&lapis_engine::Lost| {
+        let names_it = |lost: &&&Lost| {
             lost.table.as_ref() == Some(&key.0)
                 && lost.page.is_some()
                 && lost.keys.as_ref().is_some_and(|keys| keys.contains(&key.1))
