@@ -33,10 +33,12 @@ impl<D: Domain> Engine<D> {
 
     /// What a thread in the background does again and again: writes what others would soon have to write, of the log
     /// and of pages, tunes the chances by which pages move, makes the log longer or cuts it when half of it is used, takes away
-    /// what nobody can read any more: chunks of long values, pages of dropped tables, entries that have expired. Returns whether there was something to do.
+    /// what nobody can read any more: chunks of long values, pages of dropped tables, entries that have expired. Returns
+    /// whether there was something to do.
     ///
     /// # Errors
-    /// [`EngineError`].
+    /// [`EngineError`], of a page that cannot be read, say. Unless it is [`EngineError::Stopped`], what concerns other
+    /// pages was done, and calls that follow go on with it.
     pub fn maintain(&self) -> Result<bool, EngineError> {
         let shared = self.shared();
         if shared.is_read_only() {
@@ -56,9 +58,10 @@ impl<D: Domain> Engine<D> {
                 }
                 busy = true;
             }
-            busy |= shared.remove_unwanted_chunks()?;
-            busy |= shared.free_dropped()?;
-            busy |= self.walk_expiring()?;
+            // Of other pages each: one that cannot be read ends none of the others.
+            let steps =
+                [shared.remove_unwanted_chunks(), shared.free_dropped(), self.walk_expiring()];
+            steps.into_iter().try_for_each(|step| step.map(|found| busy |= found))?;
             Ok(busy)
         })
     }

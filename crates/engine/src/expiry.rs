@@ -183,7 +183,12 @@ impl<D: Domain> Engine<D> {
             Err(EngineError::Conflict | EngineError::Dropped { .. }) => {
                 Step { removed: 0, last: None }
             }
-            step => step?,
+            Err(error) => {
+                // Other tables have their turn first.
+                *walk = Walk { table: id + 1, behind: None, pauses_since: Some(now) };
+                return Err(error);
+            }
+            Ok(step) => step,
         };
         walk.behind = step.last;
         if walk.behind.is_none() {

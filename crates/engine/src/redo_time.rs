@@ -111,9 +111,7 @@ impl<D: Domain> Shared<D> {
         let log = self.log.block_log();
         let (start, end) = (log.start().number(), log.end().number());
         let bytes = self.costs_to_redo().bytes_within(most, self.pages_to_redo());
-        // Where a checkpoint could not cut it, the next one is not tried at once.
-        let due = (start + bytes).max(end + LEAST_BYTES);
-        self.redo_limit.due.store(due, Ordering::Relaxed);
+        self.redo_limit.due.store(due_at(start, end, bytes), Ordering::Relaxed);
         end - start > (bytes / 2).max(LEAST_BYTES)
     }
 
@@ -127,6 +125,12 @@ impl<D: Domain> Shared<D> {
         }
         Ok(())
     }
+}
+
+/// Where a checkpoint is due, if so many bytes may be done again.
+fn due_at(start: u64, end: u64, bytes: u64) -> u64 {
+    // Where a checkpoint could not cut it, the next one is not tried at once. Any length may be asked for: then never.
+    start.saturating_add(bytes).max(end.saturating_add(LEAST_BYTES))
 }
 
 /// Pages that were written since the engine was opened, and pages that are changed now.
@@ -165,5 +169,11 @@ mod tests {
         let bytes = |pages| Costs::ASSUMED.bytes_within(most, pages);
         assert_eq!((bytes(0), bytes(10_000)), (100_000_000, 50_000_000));
         assert_eq!(bytes(u64::MAX), LEAST_BYTES);
+    }
+
+    #[test]
+    fn any_time_at_all_is_never_over() {
+        let bytes = Costs::ASSUMED.bytes_within(Duration::MAX, 0);
+        assert_eq!(due_at(4096, 8192, bytes), u64::MAX);
     }
 }

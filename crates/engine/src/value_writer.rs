@@ -134,24 +134,36 @@ impl<D: Domain> ValueWriter<D> {
     /// Adds bytes at its end.
     ///
     /// # Errors
-    /// [`EngineError::ValueTooLong`], and what committing does; the value has then none of these bytes, or some.
+    /// [`EngineError::ValueTooLong`], and what committing does; the value has then none of these bytes, or some:
+    /// [`ValueWriter::bytes`] says how many.
     pub fn append(&mut self, mut bytes: &[u8]) -> Result<(), EngineError> {
+        while !bytes.is_empty() {
+            bytes = &bytes[self.append_some(bytes)?..];
+        }
+        Ok(())
+    }
+
+    /// Adds as many of these bytes at its end as there is room for in memory: one at least, unless there are none. Returns
+    /// how many. What was added is not durable.
+    ///
+    /// # Errors
+    /// [`EngineError::ValueTooLong`] if all of them are too many, and what committing does; the value has then none
+    /// of them, so that they may be given again.
+    pub fn append_some(&mut self, bytes: &[u8]) -> Result<usize, EngineError> {
         let all = self.bytes().saturating_add(bytes.len() as u64);
         if all > MAX_VALUE_BYTES as u64 {
             let bytes = usize::try_from(all).unwrap_or(usize::MAX);
             return Err(EngineError::ValueTooLong { bytes, most: MAX_VALUE_BYTES });
         }
         let together = self.engine.shared().together_bytes();
-        while !bytes.is_empty() {
-            // A buffer that is full waits for more: it may be the end of the value.
-            if self.buffer.len() == together {
-                self.write_buffer()?;
-            }
-            let (now, later) = bytes.split_at(bytes.len().min(together - self.buffer.len()));
-            self.buffer.extend_from_slice(now);
-            bytes = later;
+        // A buffer that is full waits for more: it may be the end of the value. It goes before anything is taken, for
+        // who is refused has given nothing.
+        if self.buffer.len() == together && !bytes.is_empty() {
+            self.write_buffer()?;
         }
-        Ok(())
+        let taken = bytes.len().min(together - self.buffer.len());
+        self.buffer.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
     }
 
     fn write_buffer(&mut self) -> Result<(), EngineError> {
@@ -201,5 +213,50 @@ impl<D: Domain> Drop for ValueWriter<D> {
         if let Some(chunks) = &self.chunks {
             self.engine.shared().long_value_is_unwanted(chunks.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lapis_buffer::{BufferOptions, SpaceOptions};
+    use lapis_device::{ModelledSsd, SsdConfig};
+    use lapis_pmem::{BlockDevice, FlushMethod, Hardware};
+
+    use super::*;
+    use crate::engine::EngineOptions;
+    use crate::storage::Storage;
+
+    #[test]
+    fn bytes_that_are_refused_for_want_of_room_are_not_in_the_value() {
+        let device = |blocks| Arc::new(ModelledSsd::new(blocks, SsdConfig::default()).unwrap());
+        let (pages, log) = (device(1), device(2 + 1024));
+        let mut options = EngineOptions::new(7);
+        let space = SpaceOptions { page_bytes: 4096, batch_pages: 8 };
+        options.buffer =
+            BufferOptions { frames: 64, most_changed_frames: 32, space, ..options.buffer };
+        (options.log.segment_bytes, options.log.batch_bytes) = (64 << 10, 64 << 10);
+        let domain = Hardware::with_method(FlushMethod::PageCacheNone).unwrap();
+        let storage = Storage::ssd(Arc::clone(&pages) as Arc<dyn BlockDevice>, log as _);
+        let engine = Engine::create(domain, storage, &options).unwrap();
+        let table = engine.create_table("t").unwrap();
+        pages.limit_to(pages.capacity_blocks() + 100);
+
+        let value: Vec<u8> = (0..3_u32 << 20).map(|at| (at / 777) as u8).collect();
+        let mut writer = engine.value_writer(&table, b"a", TimeToLive::OfTable).unwrap();
+        let mut taken = 0;
+        let refused = loop {
+            match writer.append_some(&value[taken..]) {
+                Ok(more) => taken += more,
+                Err(refused) => break refused,
+            }
+        };
+        assert!(refused.is_no_room(), "{refused}");
+        assert!((1..value.len()).contains(&taken), "{taken}");
+        assert_eq!(writer.bytes(), taken as u64);
+
+        pages.limit_to(u64::MAX);
+        writer.append(&value[taken..]).unwrap();
+        writer.finish(Durability::Immediate).unwrap();
+        assert!(engine.get(&table, b"a").unwrap().unwrap() == value);
     }
 }

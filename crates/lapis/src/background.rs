@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lapis_engine::{Engine, EngineError};
 use lapis_pmem::Hardware;
@@ -11,6 +11,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 /// It looks so often whether there is something to do. What was committed with
 /// [`Durability::Eventual`](crate::Durability::Eventual) is durable about that long after.
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// So long after a failure it only syncs. A page that cannot be read is not read again and again.
+const REST: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 struct Signal {
@@ -73,13 +76,11 @@ fn work(engine: &Engine<Hardware>, signal: &Signal) {
         tracing::error!(%error, "work in the background failed before it began");
         return;
     }
-    let round = || -> Result<bool, EngineError> {
-        engine.sync()?;
-        engine.maintain()
-    };
+    let mut rests_until = Instant::now();
     loop {
         let working = signal.round.lock();
-        let done = round();
+        let rests = Instant::now() < rests_until;
+        let done = engine.sync().and_then(|()| if rests { Ok(false) } else { engine.maintain() });
         drop(working);
         let busy = match done {
             Ok(busy) => busy,
@@ -88,10 +89,16 @@ fn work(engine: &Engine<Hardware>, signal: &Signal) {
                 tracing::warn!(%error, "work in the background waits for room");
                 false
             }
-            Err(error) => {
+            Err(error @ EngineError::Stopped { .. }) => {
                 // Whoever writes next is told by the engine itself.
-                tracing::error!(%error, "work in the background failed and has ended");
+                tracing::error!(%error, "work in the background has ended");
                 return;
+            }
+            Err(error) => {
+                // Of one table, perhaps; others are to become durable and to be cleaned all the same.
+                tracing::error!(%error, "work in the background failed and will be tried again");
+                rests_until = Instant::now() + REST;
+                false
             }
         };
         let mut state = signal.state.lock();

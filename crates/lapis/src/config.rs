@@ -378,4 +378,10 @@ impl TableOptions {
     pub fn with_index(index: IndexKind) -> Self {
         Self { index: Some(index), ..Self::default() }
     }
+
+    /// What a table that is made so says of its time to live: a catalog keeps milliseconds, in 64 bits.
+    pub(crate) fn time_to_live_as_kept(&self) -> Option<Duration> {
+        let kept = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.time_to_live.map(|time| Duration::from_millis(kept(time)))
+    }
 }

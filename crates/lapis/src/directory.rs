@@ -8,7 +8,11 @@
 //! ```
 //!
 //! F1. Where `pages.lapis` is, there is a store: it gets its name last, and durably, when the engine on
-//! all files is whole. What bears another name is nobody's and made anew.
+//! all files is whole. What bears another name is nobody's and made anew. But persistent memory outside of the directory may
+//! be another store's: where a crash has left some under its name, before there was a store, it has to be removed by hand.
+//!
+//! F2. A log, or persistent memory, that has its name stands beside `pages.lapis` or `pages.lapis.new`. Where it stands
+//! beside neither, the pages of a store were lost, and nothing is made over what is left.
 
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
@@ -103,6 +107,7 @@ pub(crate) fn open(config: &Config) -> Result<(Files, Engine<Hardware>), Error> 
     if directory.join(UNRELEASED_FILE).exists() {
         return Err(Error::UnreleasedFormat { path: directory.join(UNRELEASED_FILE) });
     }
+    check_pages_are_not_lost(directory)?;
     if !config.create || config.read_only {
         return Err(Error::NoStore { path: directory.clone() });
     }
@@ -128,7 +133,20 @@ pub(crate) fn make(
             return Err(Error::StoreExists { path });
         }
     }
+    check_pages_are_not_lost(&config.directory)?;
     create(config, &turn, fill)
+}
+
+/// Refuses a directory in which there was a store once that has lost its pages (F2).
+fn check_pages_are_not_lost(directory: &Path) -> Result<(), Error> {
+    let is_there = |path: PathBuf| path.symlink_metadata().is_ok_and(|about| !about.is_dir());
+    let remains = [LOG_FILE, MEMORY_FILE].map(|name| is_there(directory.join(name)));
+    let pages = directory.join(PAGES_FILE);
+    // In this order: whoever makes the store meanwhile gives the one name for the other.
+    if remains.contains(&true) && !is_there(unfinished(&pages)) && !is_there(pages) {
+        return Err(Error::PagesMissing { path: directory.to_owned() });
+    }
+    Ok(())
 }
 
 /// The turn to make a store in a directory, which is made if it is not there.
@@ -199,9 +217,16 @@ fn create(
     let rename = |from: &Path, to: &Path| {
         std::fs::rename(from, to).and_then(|()| turn.sync_all()).map_err(failed)
     };
+    // F2: what is left of an earlier creation goes before its pages do.
+    let remove_named = || {
+        for path in [LOG_FILE, MEMORY_FILE].map(|name| directory.join(name)) {
+            let _ = std::fs::remove_file(path);
+        }
+    };
+    remove_named();
     let whole = || {
         let memory = config.memory().map(|memory| NewMemory::make(&memory, config));
-        let memory = memory.transpose()?;
+        let mut memory = memory.transpose()?;
         let log = match memory {
             Some(_) => None,
             None => Some(make(LOG_FILE, config.first_log_blocks(), TRANSFERS_OF_LOG)?),
@@ -211,32 +236,39 @@ fn create(
         let files = Files { pages, log, memory: pool, directory: Some(directory.clone()) };
         let engine = files.create(config)?;
         fill(&engine)?;
-        match memory {
+        match &mut memory {
             Some(memory) => memory.name(&directory.join(MEMORY_FILE)).map_err(failed)?,
             None => {
-                // Of a store that was made with it before, and lost its pages.
-                let _ = std::fs::remove_file(directory.join(MEMORY_FILE));
                 let log = directory.join(LOG_FILE);
                 rename(&unfinished(&log), &log)?;
             }
         }
         let pages = directory.join(PAGES_FILE);
-        rename(&unfinished(&pages), &pages)?;
+        std::fs::rename(unfinished(&pages), &pages).map_err(failed)?;
+        // F1: from here on there is a store, even if it is not known whether that is durable.
+        if let Some(memory) = memory {
+            memory.keep();
+        }
+        turn.sync_all().map_err(failed)?;
         Ok((files, engine))
     };
     whole().inspect_err(|_| {
+        if directory.join(PAGES_FILE).symlink_metadata().is_err() {
+            remove_named();
+        }
         for name in [PAGES_FILE, LOG_FILE] {
             let _ = std::fs::remove_file(unfinished(&directory.join(name)));
         }
     })
 }
 
-/// Persistent memory of a store under creation.
+/// Persistent memory of a store under creation. Its file goes with this, unless there is a store that has it.
 struct NewMemory {
     pool: Arc<Pool<Hardware>>,
     /// Its file as it is to be called; a device is.
     path: PathBuf,
-    is_device: bool,
+    /// Its file as it is called now; none of a device, and none that is to stay.
+    remains: Option<PathBuf>,
 }
 
 impl NewMemory {
@@ -258,14 +290,15 @@ impl NewMemory {
         }
         let options = RegionOptions { known_as: Some(path.clone()), ..config.region_options() };
         let pool = Pool::create_file(&file, memory.bytes, &options);
-        let pool = pool.map_err(|error| Error::of_pool(file, error))?;
-        Ok(Self { pool: Arc::new(pool), path, is_device })
+        let pool = pool.map_err(|error| Error::of_pool(file.clone(), error))?;
+        Ok(Self { pool: Arc::new(pool), path, remains: (!is_device).then_some(file) })
     }
 
     /// Gives the file its name, and the store a link to it, durably but for the directory of the store.
-    fn name(self, link: &Path) -> std::io::Result<()> {
-        if !self.is_device {
-            std::fs::rename(unfinished(&self.path), &self.path)?;
+    fn name(&mut self, link: &Path) -> std::io::Result<()> {
+        if let Some(file) = &mut self.remains {
+            std::fs::rename(&*file, &self.path)?;
+            file.clone_from(&self.path);
             let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
             File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
         }
@@ -275,6 +308,19 @@ impl NewMemory {
         }
         let _ = std::fs::remove_file(link);
         std::os::unix::fs::symlink(path, link)
+    }
+
+    /// There is a store that has it.
+    fn keep(mut self) {
+        self.remains = None;
+    }
+}
+
+impl Drop for NewMemory {
+    fn drop(&mut self) {
+        if let Some(file) = &self.remains {
+            let _ = std::fs::remove_file(file);
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! What a store says about itself.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
-use lapis_engine::{Chance, Decided, IndexKind, LeafLayout, MigrationStatistics};
+use lapis_engine::{
+    Chance, Decided, EngineError, IndexKind, KeyRange, LeafLayout, MigrationStatistics, Snapshot,
+    Table,
+};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Guarantee, Hardware, MemoryModule, Pool};
 
 use crate::directory::{LOG_FILE, PAGES_FILE};
@@ -197,6 +201,37 @@ fn why(guarantee: Guarantee, memory: Option<(Guarantee, &'static str)>) -> &'sta
     }
 }
 
+/// Says what a table is; nothing of one that another thread drops while its entries are counted.
+fn table_info(
+    snapshot: &Snapshot<Hardware>,
+    table: &Arc<Table<Hardware>>,
+    count: bool,
+) -> Result<Option<TableInfo>, EngineError> {
+    let entries = if count && table.is_ordered() {
+        match entries_of(snapshot, table) {
+            Err(EngineError::Dropped { .. }) => return Ok(None),
+            entries => Some(entries?),
+        }
+    } else {
+        None
+    };
+    let in_tree = match table.leaves() {
+        Some(LeafLayout::Hashed) => "b+tree, hashed leaves",
+        _ => "b+tree",
+    };
+    let index = table.index_kind().map_or(in_tree, IndexKind::name);
+    let time_to_live_s = table.time_to_live().map(|time| time.as_secs_f64());
+    Ok(Some(TableInfo { name: table.name().to_owned(), index, entries, time_to_live_s }))
+}
+
+fn entries_of(
+    snapshot: &Snapshot<Hardware>,
+    table: &Arc<Table<Hardware>>,
+) -> Result<u64, EngineError> {
+    let mut entries = snapshot.scan(table, KeyRange::all())?;
+    entries.try_fold(0, |count, entry| entry.map(|_| count + 1))
+}
+
 fn bytes_of(device: &FileDevice) -> u64 {
     device.capacity_blocks() * BLOCK_BYTES as u64
 }
@@ -234,28 +269,11 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
     let snapshot = engine.snapshot()?;
     let mut tables = Vec::new();
     for table in engine.tables() {
-        let mut entries = None;
-        if count {
-            let mut found = 0;
-            if table.is_ordered() {
-                for entry in snapshot.scan(&table, lapis_engine::KeyRange::all())? {
-                    entry?;
-                    found += 1;
-                }
-                entries = Some(found);
-            }
-        }
-        let in_tree = match table.leaves() {
-            Some(LeafLayout::Hashed) => "b+tree, hashed leaves",
-            _ => "b+tree",
-        };
-        let index = table.index_kind().map_or(in_tree, IndexKind::name);
-        let time_to_live_s = table.time_to_live().map(|time| time.as_secs_f64());
-        tables.push(TableInfo { name: table.name().to_owned(), index, entries, time_to_live_s });
+        tables.extend(table_info(&snapshot, &table, count)?);
     }
     let page_bytes = manager.page_bytes();
     let pages = manager.space().map_or(0, |space| space.numbers().len());
-    let log = engine.log();
+    let metrics = engine.metrics();
     let memory = files.memory.as_ref().map(|pool| (pool.region().guarantee(), pool.region().why()));
     Ok(Info {
         durability: guarantee.name(),
@@ -263,14 +281,14 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
         bytes: Bytes {
             storage: tiers.iter().skip(1).map(|tier| tier.bytes).sum(),
             allocated: (pages * page_bytes) as u64,
-            log: log.end().number() - log.start().number(),
+            log: metrics.bytes_to_redo,
         },
         tiers,
         tables,
         page_bytes,
         placement: manager.placement().name(),
         migration: manager.statistics().tier.migration.as_ref().map(migration_info),
-        seconds_to_redo: engine.metrics().time_to_redo.as_secs_f64(),
+        seconds_to_redo: metrics.time_to_redo.as_secs_f64(),
         most_seconds_to_redo: inner.longest_redo.as_secs_f64(),
         // The last one always stays.
         redone_records: engine.recovery().records.saturating_sub(1),
@@ -280,6 +298,18 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_that_is_dropped_while_its_entries_are_counted_is_left_out() {
+        let store = crate::Store::in_memory().unwrap();
+        store.create_table("t").unwrap().put(b"k", b"v").unwrap();
+        let engine = &store.inner.engine;
+        let (snapshot, found) = (engine.snapshot().unwrap(), engine.tables());
+        let info = table_info(&snapshot, &found[0], true).unwrap().unwrap();
+        assert_eq!(info.entries, Some(1));
+        store.drop_table("t").unwrap();
+        assert!(table_info(&snapshot, &found[0], true).unwrap().is_none());
+    }
 
     #[test]
     fn the_reason_is_that_of_the_files_which_survive_least() {

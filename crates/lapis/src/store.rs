@@ -186,7 +186,7 @@ impl Store {
         let leaves = options.index.is_none().then_some(options.leaves);
         let is_so = table.index_kind() == options.index
             && table.leaves() == leaves
-            && table.time_to_live() == options.time_to_live;
+            && table.time_to_live() == options.time_to_live_as_kept();
         if is_so { Ok(table) } else { Err(Error::OtherTable { name: name.to_owned() }) }
     }
 

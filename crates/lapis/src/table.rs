@@ -23,6 +23,20 @@ pub struct Table {
     table: Kept<EngineTable>,
 }
 
+/// What becomes of a key.
+pub(crate) enum Change {
+    /// Nothing is written, so that the entry keeps its time, too.
+    Keep,
+    Put(Vec<u8>),
+    Remove,
+}
+
+impl From<Option<Vec<u8>>> for Change {
+    fn from(new: Option<Vec<u8>>) -> Self {
+        new.map_or(Self::Remove, Self::Put)
+    }
+}
+
 pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
     if key.is_empty() { Err(Error::EmptyKey) } else { Ok(()) }
 }
@@ -113,9 +127,9 @@ impl Table {
     }
 
     /// The same, with a time after which the entry is gone: it is not read, not scanned, not counted, and its room comes
-    /// back some time later. It costs 8 bytes for each such entry. A put without a time, [`Table::update`] and
-    /// [`Table::compare_and_swap`] give an entry the time of its table ([`TableOptions::time_to_live`](crate::TableOptions)),
-    /// which is none by default.
+    /// back some time later. It costs 8 bytes for each such entry. A put without a time, [`Table::update`], whatever the
+    /// value, and a [`Table::compare_and_swap`] that swaps give an entry the time of its table
+    /// ([`TableOptions::time_to_live`](crate::TableOptions)), which is none by default.
     ///
     /// The time is that of the wall clock. Where that is set back, what had expired and was not taken away yet is there
     /// again until it expires again; where it is set forward, entries go too early. A transaction and a snapshot
@@ -227,19 +241,29 @@ impl Table {
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<(), Error> {
+        self.change(key, |old| (change(old).into(), ()))
+    }
+
+    /// Does with `key` what `change` makes of its value, and returns what that says besides.
+    pub(crate) fn change<T>(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(Option<&[u8]>) -> (Change, T),
+    ) -> Result<T, Error> {
         retry(&self.inner, &mut |transaction| {
             let old = transaction.get(self, key)?;
-            match (change(old.as_deref()), old) {
-                (Some(new), _) => transaction.put(self, key, &new)?,
-                (None, Some(_)) => _ = transaction.delete(self, key)?,
-                (None, None) => {}
+            let (change, said) = change(old.as_deref());
+            match change {
+                Change::Put(new) => transaction.put(self, key, &new)?,
+                Change::Remove if old.is_some() => _ = transaction.delete(self, key)?,
+                Change::Keep | Change::Remove => {}
             }
-            Ok(())
+            Ok(said)
         })
     }
 
     /// Gives `key` the value `new` (none: removes it) if it has the value `expected` (none: if it is not there).
-    /// Returns whether it had.
+    /// Returns whether it had. If not, nothing is written: the entry keeps its value and its time to live.
     ///
     /// # Errors
     /// [`Error`]; see [`crate::Transaction::commit`].
@@ -249,12 +273,13 @@ impl Table {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool, Error> {
-        let mut as_expected = false;
-        self.update(key, |old| {
-            as_expected = old == expected;
-            if as_expected { new } else { old }.map(<[u8]>::to_vec)
-        })?;
-        Ok(as_expected)
+        self.change(key, |old| {
+            if old == expected {
+                (new.map(<[u8]>::to_vec).into(), true)
+            } else {
+                (Change::Keep, false)
+            }
+        })
     }
 
     /// The entries whose keys lie in `range`, at the state of this moment, in ascending order; `rev()` turns it round.

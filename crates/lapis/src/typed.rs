@@ -8,7 +8,7 @@ use lapis_engine::TimeToLive;
 use crate::entries::Entries;
 use crate::error::Error;
 use crate::snapshot::Snapshot;
-use crate::table::Table;
+use crate::table::{Change, Table};
 use crate::transaction::Transaction;
 
 /// A type of which tables can have values.
@@ -293,21 +293,18 @@ impl<K: Key, V: Encoding> TypedTable<K, V> {
     /// [`Table::update`].
     ///
     /// # Errors
-    /// [`Error::WrongType`] if the value is none of the type, which is left as it is; else as there.
+    /// [`Error::WrongType`] if the value is none of the type: nothing is written, and the entry keeps its time to live.
+    /// Else as there.
     pub fn update(
         &self,
         key: &K,
         mut change: impl FnMut(Option<V>) -> Option<V>,
     ) -> Result<(), Error> {
-        let (key, mut wrong) = (key.to_bytes(), None);
-        self.table.update(&key, |old| match old.map(|old| self.value(&key, old)).transpose() {
-            Ok(old) => change(old).map(|new| new.to_bytes()),
-            Err(error) => {
-                wrong = Some(error);
-                old.map(<[u8]>::to_vec)
-            }
-        })?;
-        wrong.map_or(Ok(()), Err)
+        let key = key.to_bytes();
+        self.table.change(&key, |old| match old.map(|old| self.value(&key, old)).transpose() {
+            Ok(old) => (change(old).map(|new| new.to_bytes()).into(), Ok(())),
+            Err(error) => (Change::Keep, Err(error)),
+        })?
     }
 
     /// [`Transaction::get`].

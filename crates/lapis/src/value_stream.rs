@@ -90,10 +90,10 @@ impl ValueWriter {
 }
 
 impl Write for ValueWriter {
+    /// Takes what there is room for in memory, of more than that not all. An error, an [`Error`] in it, means that nothing was
+    /// taken: after [`Error::Full`], the same bytes may be written again once there is room.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let appended = self.writer.append(bytes);
-        appended.map_err(|error| io::Error::other(Error::from(error)))?;
-        Ok(bytes.len())
+        self.writer.append_some(bytes).map_err(|error| io::Error::other(Error::from(error)))
     }
 
     /// Nothing is to be seen before the end.

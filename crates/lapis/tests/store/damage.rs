@@ -1,6 +1,8 @@
 //! Bytes that nobody wrote.
 
-use lapis::{LOG_FILE, PAGES_FILE, Store};
+use std::time::{Duration, Instant};
+
+use lapis::{Durability, LOG_FILE, PAGES_FILE, Store, TableOptions};
 
 use crate::harness::*;
 
@@ -106,4 +108,37 @@ fn a_log_of_another_store_is_refused() {
     let right = filled(other.path());
     std::fs::copy(one.path().join(LOG_FILE), other.path().join(LOG_FILE)).unwrap();
     read_all(other.path(), &right);
+}
+
+#[test]
+fn a_table_that_cannot_be_read_keeps_no_other_from_becoming_durable() {
+    let directory = directory();
+    let store = open(directory.path());
+    let hour = Some(Duration::from_secs(3600));
+    let options = TableOptions { time_to_live: hour, ..TableOptions::default() };
+    let expiring = store.create_table_with("expiring", &options).unwrap();
+    for number in 0..500_u32 {
+        expiring.put(&number.to_be_bytes(), &b"marked".repeat(20)).unwrap();
+    }
+    store.create_table("other").unwrap();
+    drop((expiring, store));
+    let pages = directory.path().join(PAGES_FILE);
+    let mut bytes = std::fs::read(&pages).unwrap();
+    let marks = bytes.windows(6).enumerate().filter(|(_, it)| it == b"marked");
+    let marks: Vec<_> = marks.map(|(at, _)| at).collect();
+    marks.into_iter().for_each(|at| bytes[at] ^= 1);
+    std::fs::write(&pages, bytes).unwrap();
+
+    let store = open(directory.path());
+    let other = store.table("other").unwrap();
+    // The thread in the background has come upon the damage by then.
+    std::thread::sleep(Duration::from_millis(500));
+    let mut transaction = store.transaction().unwrap();
+    transaction.put(&other, b"a", b"1").unwrap();
+    let committed = transaction.commit_with(Durability::Eventual).unwrap();
+    let given_up = Instant::now() + Duration::from_secs(20);
+    while !committed.is_durable() {
+        assert!(Instant::now() < given_up, "not durable yet");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

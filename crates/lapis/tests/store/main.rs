@@ -10,6 +10,7 @@ mod full_disk;
 mod harness;
 mod information;
 mod killed;
+mod lifetimes;
 mod opening;
 mod operations;
 mod persistent_memory;

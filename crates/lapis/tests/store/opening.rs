@@ -97,6 +97,25 @@ fn the_remains_of_a_creation_are_made_anew() {
 }
 
 #[test]
+fn what_is_left_of_a_store_without_its_pages_is_not_made_anew() {
+    let directory = directory();
+    open(directory.path()).create_table("t").unwrap().put(b"k", b"v").unwrap();
+    std::fs::remove_file(directory.path().join(PAGES_FILE)).unwrap();
+    let log = std::fs::read(directory.path().join(LOG_FILE)).unwrap();
+    for create in [false, true] {
+        let error = Store::open(config(directory.path()).create(create)).unwrap_err();
+        assert!(matches!(error, Error::PagesMissing { .. }) && error.is_damage(), "{error}");
+    }
+    let mut backup = Vec::new();
+    Store::in_memory().unwrap().backup(&mut backup).unwrap();
+    let error = Store::restore(config(directory.path()), &backup[..]).unwrap_err();
+    assert!(matches!(error, Error::PagesMissing { .. }), "{error}");
+    assert!(std::fs::read(directory.path().join(LOG_FILE)).unwrap() == log);
+    std::fs::remove_file(directory.path().join(LOG_FILE)).unwrap();
+    open(directory.path());
+}
+
+#[test]
 fn a_second_opener_is_refused_in_a_clear_sentence() {
     let directory = directory();
     let store = open(directory.path());

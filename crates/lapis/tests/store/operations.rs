@@ -1,5 +1,8 @@
 //! Single operations.
 
+use std::io::Write;
+use std::time::Duration;
+
 use lapis::{Error, LeafLayout, MAX_TABLE_NAME_BYTES, MAX_VALUE_BYTES, Store, Table, TableOptions};
 
 use crate::harness::*;
@@ -231,4 +234,38 @@ fn a_table_that_is_there_in_another_shape_is_not_taken_for_the_one_that_is_asked
     }
     let other = store.table_or_create_with("plain", &hashed);
     assert!(matches!(other, Err(Error::OtherTable { .. })));
+}
+
+#[test]
+fn a_table_is_taken_for_itself_whatever_its_time_to_live() {
+    let store = Store::in_memory().unwrap();
+    let with = |time_to_live| TableOptions { time_to_live, ..TableOptions::default() };
+    let times = [Duration::ZERO, Duration::from_micros(1500), Duration::MAX];
+    for (name, time) in ["a", "b", "c"].into_iter().zip(times) {
+        for _ in 0..2 {
+            store.table_or_create_with(name, &with(Some(time))).unwrap();
+        }
+        for other in [None, Some(Duration::from_millis(2))] {
+            let refused = store.table_or_create_with(name, &with(other)).unwrap_err();
+            assert!(matches!(refused, Error::OtherTable { .. }), "{name}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn a_writer_takes_no_more_at_once_than_it_has_room_for() {
+    let table = table();
+    let value: Vec<u8> =
+        (0..1 << 20).map(|at: u32| (at.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+    let mut writer = table.writer(b"k").unwrap();
+    let mut taken = 0;
+    while taken < value.len() {
+        let more = writer.write(&value[taken..]).unwrap();
+        assert!((1..=64 << 10).contains(&more), "{more}");
+        taken += more;
+        assert_eq!(writer.len(), taken as u64);
+    }
+    assert_eq!(writer.write(&[]).unwrap(), 0);
+    writer.finish().unwrap();
+    assert!(table.get(b"k").unwrap().unwrap() == value);
 }

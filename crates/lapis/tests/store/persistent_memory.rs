@@ -158,6 +158,36 @@ fn what_is_there_already_is_not_taken_for_persistent_memory() {
 }
 
 #[test]
+fn a_creation_that_fails_once_the_memory_has_its_name_leaves_none_behind() {
+    let (directory, memory) = (directory(), directory());
+    // In the way of the link to the memory, which is made last but one.
+    let in_the_way = directory.path().join(MEMORY_FILE);
+    std::fs::create_dir(&in_the_way).unwrap();
+    let config = config(directory.path()).persistent_memory(memory.path(), BYTES);
+    let refused = Store::open(config.clone()).unwrap_err();
+    assert!(matches!(refused, Error::Directory { .. }), "{refused}");
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0);
+    std::fs::remove_dir(&in_the_way).unwrap();
+    Store::open(config).unwrap();
+}
+
+#[test]
+fn a_restore_that_fails_leaves_no_memory_behind() {
+    let (directory, memory) = (directory(), directory());
+    let source = Store::in_memory().unwrap();
+    source.create_table("t").unwrap().put(b"k", b"v").unwrap();
+    let mut backup = Vec::new();
+    source.backup(&mut backup).unwrap();
+    let config = config(directory.path()).persistent_memory(memory.path(), BYTES);
+    let cut_off = &backup[..backup.len() / 2];
+    assert!(Store::restore(config.clone(), cut_off).is_err());
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0);
+    let store = Store::restore(config, &backup[..]).unwrap();
+    drop(store);
+    assert!(memory.path().join(MEMORY_FILE).is_file());
+}
+
+#[test]
 fn memory_that_cannot_be_read_stops_the_store_and_not_the_process() {
     let directory = directory();
     let config = config(directory.path()).persistent_memory(directory.path(), BYTES);
