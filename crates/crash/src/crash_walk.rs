@@ -154,8 +154,8 @@ fn walk(
         }
         // What the pool writes back it writes back alike wherever the process dies.
         let rarely = if subject.kills() == Kills::WrittenBack { 2 } else { 1 };
-        let every = options.crash_in_recovery_every / 32 * rarely;
-        let due = every > 0 && (index as u64 / threads as u64).is_multiple_of(every);
+        let every = options.crash_in_recovery_every.div_ceil(32) * rarely;
+        let due = every > 0 && hash_of(&seed).is_multiple_of(every);
         let kill = match &options.replay {
             // Before the creation is acknowledged, what the first process left in the caches is the
             // pool's to make durable.

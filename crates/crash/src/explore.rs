@@ -124,4 +124,22 @@ mod tests {
         assert!(last.unwrap() * 20 > end.unwrap() * 19, "{last:?} of {end:?}");
         assert_eq!(with(2).outcomes, report.outcomes);
     }
+
+    #[test]
+    fn processes_are_killed_in_the_same_places_on_any_number_of_threads() {
+        let images = [1, 2, 3].map(|threads| {
+            let options = ExploreOptions {
+                ops: 40,
+                spread_images: 400,
+                crash_in_recovery_every: 64,
+                threads,
+                ..Default::default()
+            };
+            let report =
+                crate::explore_structure(Structure::Allocator, None, &options, &|_| {}).unwrap();
+            (report.images, report.images_in_recovery)
+        });
+        assert!(images[0].1 > 0, "{images:?}");
+        assert_eq!([images[0]; 3], images);
+    }
 }

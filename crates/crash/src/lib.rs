@@ -157,7 +157,7 @@ pub use storage::{DeviceFault, Storage};
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
     CrashError, Progress, Structure, explore_further, explore_structure, persist_point_called,
-    structure_persist_points, structure_points,
+    points_of_sources, structure_persist_points, structure_points,
 };
 pub use subject::{Kills, Live, Subject, WalkMemory};
 pub use timed::{TimedExploration, explore_for};

@@ -78,6 +78,9 @@ pub struct ExploreReport {
     /// Each flush and fence of the structure, and whether switching it off was found out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persist_points: Vec<PersistPointRow>,
+    /// Those in its sources that no run passed, nor a recovery, and that were therefore not switched off.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub never_passed: Vec<PersistPoint>,
 }
 
 /// A flush or fence, and what became of the structure without it.

@@ -182,7 +182,10 @@ mod tests {
         let found = explore_for(Structure::Log(LogKind::PopLog), Duration::ZERO, &options, &|_| {})
             .unwrap();
         assert_eq!((found.seeds, found.crash_points), (0, 1), "{found:?}");
-        assert_eq!(found.images, 2, "one, and one of a second crash: {found:?}");
+        assert_eq!(
+            found.images, 3,
+            "one, and one of a second crash, and of one after a kill: {found:?}"
+        );
     }
 
     #[test]

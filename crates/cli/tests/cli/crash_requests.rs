@@ -53,6 +53,9 @@ fn options_that_mean_nothing_beside_others_are_refused() {
     let mutant = ["--mutant", "wort/missing-leaf-flush"];
     refused(&[&["wort", "--record", "x"], &mutant[..]].concat(), "cannot be used with");
     refused(&[&["wort", "--performance"], &mutant[..]].concat(), "cannot be used with");
+    refused(&["wort", "--persist-points", "--images", "9"], "cannot be used with");
+    refused(&["wort", "--filled", "9", "--record", "x"], "cannot be used with");
+    refused(&["--all", "--filled", "9"], "cannot be used with");
 }
 
 #[test]
@@ -81,6 +84,51 @@ fn keys_beforehand_are_of_indexes() {
 }
 
 #[test]
+fn optimisations_are_of_indexes() {
+    let expected = "--optimisations is of indexes, and rawl is none";
+    refused(&["rawl", "--optimisations", "none"], expected);
+}
+
+#[test]
+fn an_error_that_a_structure_cannot_commit_is_refused() {
+    for [structure, mutant, owner] in [
+        ["wort", "p-clht/double-free", "p-clht"],
+        ["wort:u64", "store/parts-lost", "store"],
+        ["wb-tree", "wb-tree-slot/missing-entry-flush", "wb-tree-slot"],
+        ["store", "p-clht/double-free", "p-clht"],
+        ["allocator", "wort/missing-leaf-flush", "wort"],
+        ["cow-cell", "pop-log/no-zeroing", "pop-log"],
+    ] {
+        let expected = format!("{mutant} is an error of {owner}, which ");
+        refused(&[structure, "--mutant", mutant], &expected);
+        refused(&[structure, "--workers", "2", "--mutant", mutant], &expected);
+    }
+}
+
+#[test]
+fn an_error_of_what_a_structure_is_made_of_is_committed() {
+    for [structure, part] in [
+        ["wort", "allocator/"],
+        ["log-cell", "pop-log/"],
+        ["store", "block-log/"],
+        ["store", "page-mulog/"],
+        ["store", "wort/"],
+    ] {
+        let mutant = mutant_of(part);
+        let commits = ["crash", structure, "--ops", "3", "--images", "1", "--mutant", &mutant];
+        let outcome = run(commits);
+        assert!(matches!(outcome.code, Some(0 | 1)), "{structure} {mutant}: {outcome:?}");
+    }
+}
+
+/// The first mutant whose name begins so, of those that the refusal of another lists.
+fn mutant_of(part: &str) -> String {
+    let outcome = run(["crash", "wort", "--mutant", "nothing"]);
+    let mut names = outcome.sentence(2).split([' ', ',']);
+    names.find(|name| name.starts_with(part)).unwrap().to_owned()
+}
+
+#[test]
 fn a_power_cut_that_the_run_begins_with_is_in_one_of_its_operations() {
     refused(&["wort", "--ops", "30", "--cut-in", "31"], "there is no operation 31");
     refused(&["wort", "--cut-in", "0"], "0 is not in 1..");
@@ -94,4 +142,26 @@ fn structures_that_there_was_no_time_for_are_no_success_in_the_last_line() {
     let said = run(["crash", "--all", "--budget", "1ms"]).good_text();
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("no violation in the ") && last.ends_with("raise --budget"), "{said}");
+}
+
+#[test]
+fn structures_that_had_an_image_each_are_not_said_to_have_no_violation() {
+    let said = run(["crash", "--all", "--budget", "2s"]).good_text();
+    assert!(said.contains("not one seed to its end of ") && said.contains("wort"), "{said}");
+    assert!(!said.lines().any(|line| line == "no violation"), "{said}");
+}
+
+#[test]
+fn what_no_run_passes_is_said_not_to_have_been_switched_off() {
+    let said = run(["crash", "rawl", "--ops", "40", "--persist-points"]).good_text();
+    assert!(said.contains("never passed, so not tried: crates/blocks/src/"), "{said}");
+    let count = said.lines().find(|line| line.ends_with("shown to be necessary")).unwrap();
+    let words: Vec<_> = count.split(' ').collect();
+    assert!(words[1].parse::<usize>().unwrap() < words[3].parse().unwrap(), "{count}");
+}
+
+#[test]
+fn an_image_that_was_asked_for_is_said_to_be_survived_and_nothing_else() {
+    let point = ["crash", "wort:u64", "--ops", "30", "--at", "577", "--image", "0"];
+    assert_eq!(run(point).good_text().lines().last(), Some("this case is survived"));
 }

@@ -72,6 +72,28 @@ fn a_violation_of_several_workers_is_shrunk_drawn_and_shown_again_too() {
     assert_eq!((&report["images"], &report["schedules"]), (&1.into(), &1.into()));
 }
 
+/// Of this seed a history that is not one of many begins with a power cut.
+#[test]
+fn a_violation_of_a_schedule_with_few_deviations_is_shown_again_without_a_cut_before_it() {
+    let explored =
+        ["crash", "wort:u64", "--workers", "2", "--deviations", "1", "--schedules", "200"];
+    let rest = ["--seed", "4", "--mutant", "wort/missing-leaf-flush", "--json"];
+    let outcome = run(explored.into_iter().chain(rest));
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    let violation = &outcome.json()["violations"][0];
+    for told in [violation, &violation["shrunk"]] {
+        let mut again = arguments(told["replay"].as_str().unwrap());
+        again.push("--json".to_owned());
+        let outcome = run(&again);
+        assert_eq!(outcome.code, Some(1), "{again:?}: {}", outcome.stderr);
+        let report = outcome.json();
+        assert_eq!(
+            (&report["violations"][0]["what"], &report["after_a_cut"]),
+            (&told["what"], &0.into())
+        );
+    }
+}
+
 #[test]
 fn a_flush_that_does_not_exist_is_refused() {
     let outcome = run(["crash", "wort", "--ops", "3", "--without", "nowhere.rs:1:1 flush"]);

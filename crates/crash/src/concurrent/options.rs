@@ -143,6 +143,10 @@ pub(super) fn replay_command(
     if let Some((position, image)) = crash {
         replay.push_str(&format!(" --at {position} --image {}", list(image)));
     }
+    // One history of many begins with no power cut, whatever the seed.
+    if let Some(most) = options.most_deviations {
+        replay.push_str(&format!(" --deviations {most}"));
+    }
     match schedule {
         Some(schedule) => replay.push_str(&format!(" --schedule {schedule}")),
         None if crash.is_none() => replay.push_str(" --schedules 1"),

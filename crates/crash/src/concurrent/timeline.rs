@@ -9,7 +9,7 @@ use super::machines::{Machines, Ran};
 use super::options::replay_command;
 use crate::report::{KeptOperation, Shrunk, ShrunkHistory};
 use crate::timeline::place;
-use crate::timeline::{Told, tell};
+use crate::timeline::{Told, number_by_events, tell};
 
 /// Tells `case`, which `ran` has shown.
 ///
@@ -48,7 +48,7 @@ pub(super) fn draw(machines: &mut Machines<'_>, ran: &Ran, case: &Case) -> Resul
         place,
         cut: None,
     };
-    let (timeline, lines) = match &case.found.at {
+    let (mut timeline, lines) = match &case.found.at {
         None => tell(&told),
         Some((point, image)) => {
             let events = &ran.trace.units_before(point.position);
@@ -59,6 +59,8 @@ pub(super) fn draw(machines: &mut Machines<'_>, ran: &Ran, case: &Case) -> Resul
             machines.at_crash(ran, point.position, told).ok_or("there is no such crash point")?
         }
     };
+    let position = case.found.position().unwrap_or(usize::MAX);
+    number_by_events(&mut timeline, &ran.trace, position);
     let callers = machines.calls.iter().filter(|calls| !calls.is_empty()).count();
     let kept = machines.calls.iter().zip(0u8..).flat_map(|(calls, worker)| {
         calls.iter().map(move |(number, call)| kept(*number, Some(worker), call))

@@ -29,8 +29,6 @@ struct Shared<'s> {
     options: &'s RecordedOptions,
     command: &'s RecoverCommand,
     plan: Plan,
-    /// Violations that there are already.
-    before: usize,
     progress: &'s Progress<'s>,
     /// The number of the next image that nobody asks about.
     next: AtomicU64,
@@ -63,10 +61,8 @@ pub(super) fn check(
     progress: &Progress<'_>,
 ) -> Result<(), RecordedError> {
     let plan = Plan::of(recorded, &memory_before(recorded)?, options);
-    let before = report.violations.len();
     let (next, enough, stays, found) = Default::default();
-    let shared =
-        Shared { recorded, options, command, plan, before, progress, next, enough, stays, found };
+    let shared = Shared { recorded, options, command, plan, progress, next, enough, stays, found };
     let threads = match (&options.replay, options.threads) {
         (Some(_), _) => 1,
         (None, threads) => threads.unwrap_or_else(available_threads).max(1),
@@ -95,8 +91,9 @@ pub(super) fn check(
     report.distinct_states = found.words.len() as u64;
     let mut violations = found.violations;
     violations.sort_by_key(|(number, _)| *number);
-    let left = options.violation_limit.saturating_sub(before);
-    report.violations.extend(violations.into_iter().take(left).map(|(_, violation)| violation));
+    // What the trace alone shows has a limit of its own.
+    let first = violations.into_iter().take(options.violation_limit);
+    report.violations.extend(first.map(|(_, violation)| violation));
     Ok(())
 }
 
@@ -253,7 +250,7 @@ impl Shared<'_> {
             }
             None => found.violations.push((number, new)),
         }
-        if self.before + found.violations.len() >= self.options.violation_limit {
+        if found.violations.len() >= self.options.violation_limit {
             self.enough.store(true, Ordering::Relaxed);
         }
     }

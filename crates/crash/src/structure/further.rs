@@ -93,6 +93,8 @@ pub fn explore_further(
             break;
         }
     }
+    // It may have been raised where nothing was explored.
+    total.stopped |= options.stop.is_raised();
     Ok(total)
 }
 
@@ -112,6 +114,7 @@ pub(crate) fn explore_after_cuts(
         let run = Run::record(&**subject, options).map_err(failed(&**subject))?;
         let mut explored = 0;
         for cut_in in run.longest_operations(subject.first_operation(), CUTS) {
+            total.stopped |= options.stop.is_raised();
             if options.is_over() || !total.violations.is_empty() {
                 return Ok(total);
             }
@@ -210,6 +213,16 @@ mod tests {
         let report = explore_further(structure, None, &options, 2000, &|_| {}).unwrap();
         assert_eq!((report.images, report.further_runs, report.stopped), (1, 0, true));
         assert!(report.coverage.persist_points() > 0, "what was passed is told all the same");
+    }
+
+    #[test]
+    fn runs_after_a_cut_that_a_raised_flag_leaves_out_are_not_passed_over_in_silence() {
+        static RAISED: AtomicBool = AtomicBool::new(true);
+        let stop = StopFlag::at(&RAISED);
+        let options = ExploreOptions { stop, ..ExploreOptions::default() };
+        let structure = Structure::Index(IndexKind::Wort);
+        let report = explore_after_cuts(structure, Some("wort:u64"), &options, &|_| {}).unwrap();
+        assert_eq!((report.further_runs, report.stopped), (0, true));
     }
 
     #[test]

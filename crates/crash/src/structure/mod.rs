@@ -23,7 +23,8 @@ pub use further::explore_further;
 pub(crate) use logs::subject as log_subject;
 pub(crate) use runs::each_run;
 pub use runs::{
-    explore_structure, persist_point_called, structure_persist_points, structure_points,
+    explore_structure, persist_point_called, points_of_sources, structure_persist_points,
+    structure_points,
 };
 
 /// Told now and then how many images have been tried.

@@ -108,10 +108,22 @@ pub fn persist_point_called(
     name: &str,
 ) -> Result<Option<PersistPoint>, CrashError> {
     let passed = structure_points(structure, only, options)?;
+    let known = points_of_sources(structure, only, options)?;
+    Ok(passed.into_iter().chain(known).find(|point| point.to_string() == name))
+}
+
+/// Every flush and fence in the sources of a structure, whether it is ever passed or not, in the order of the source.
+///
+/// # Errors
+/// As for [`structure_points`].
+pub fn points_of_sources(
+    structure: Structure,
+    only: Option<&str>,
+    options: &ExploreOptions,
+) -> Result<Vec<PersistPoint>, CrashError> {
     let subjects = subjects_of(structure, only, options)?;
     let is_own = |point: &PersistPoint| subjects.iter().any(|it| it.owns_source(point.file));
-    let known = known_persist_points().iter().copied().filter(is_own);
-    Ok(passed.into_iter().chain(known).find(|point| point.to_string() == name))
+    Ok(known_persist_points().iter().copied().filter(is_own).collect())
 }
 
 /// Switches off each flush and fence of a structure in turn. A point counts as killed if the

@@ -8,7 +8,7 @@ mod line_history;
 mod page;
 mod text;
 
-use lapis_device::{Event, Marker};
+use lapis_device::{Event, Marker, Trace};
 
 use crate::erased::AnySubject;
 use crate::image_check::shown;
@@ -20,6 +20,7 @@ use crate::run::Run;
 use crate::strategy::Strategy;
 
 pub(crate) use self::entries::{Told, tell};
+use self::entry::TimelineEntry;
 
 /// Tells the violation that `options` (with its operations) lead to.
 ///
@@ -69,7 +70,7 @@ pub(crate) fn draw(
         Marker::End(number) => format!("{} is acknowledged", operation_name(&run, number)),
         Marker::Note(number) => format!("note {number}"),
     };
-    let (timeline, lines) = tell(&Told {
+    let (mut timeline, lines) = tell(&Told {
         events,
         points: &run.trace.points,
         block_writes: &run.trace.block_writes,
@@ -85,6 +86,7 @@ pub(crate) fn draw(
         place,
         cut: None,
     });
+    number_by_events(&mut timeline, &run.trace, point.position);
     Ok(Shrunk {
         subject: subject.name().to_owned(),
         operations: kept_operations(&run),
@@ -101,6 +103,18 @@ pub(crate) fn draw(
         history: None,
         recorded: false,
     })
+}
+
+/// Numbers what is told of the units of the first `position` events as a crash point's position counts: a copy and a
+/// flush of several lines are an event each.
+pub(crate) fn number_by_events(timeline: &mut [TimelineEntry], trace: &Trace, position: usize) {
+    let events = trace.events.iter().take(position).enumerate();
+    let of_units: Vec<usize> =
+        events.flat_map(|(at, event)| trace.units(*event).map(move |_| at)).collect();
+    let end = position.min(trace.events.len());
+    for entry in timeline {
+        entry.event = of_units.get(entry.event).copied().unwrap_or(end);
+    }
 }
 
 /// Those before a first power cut, too.

@@ -73,6 +73,10 @@ fn a_timeline_tells_the_operation_the_events_the_crash_and_what_was_wrong() {
         let at = rest.find(what);
         rest = &rest[at.unwrap_or_else(|| panic!("{what:?} is missing or too early:\n{text}"))..];
     }
+    // The number at the left is what `--at` takes, though a copy is one event of many stores.
+    let cut = text.lines().find(|line| line.contains("✗ the power is cut")).unwrap();
+    let at = cut.split_whitespace().next().unwrap();
+    assert!(text.contains(&format!(" --at {at} --image ")), "{text}");
     // Every store that did not make it is told as lost, and nothing is both.
     assert!(!text.contains("partly lost"), "{text}");
 }

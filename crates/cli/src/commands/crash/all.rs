@@ -93,8 +93,7 @@ pub fn run(
             continue;
         }
         let share = left * weight(found) / weights;
-        let options =
-            ExploreOptions { seed: seed.wrapping_add(found.seeds.max(1)), ..options.clone() };
+        let options = ExploreOptions { seed: seed.wrapping_add(found.seeds), ..options.clone() };
         let base: u64 = structures.iter().map(|found| found.images).sum();
         let more =
             explore_for(structure, share, &options, &|images| bar.set_position(base + images))?;
@@ -150,8 +149,19 @@ fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
         let names: Vec<_> = missed.iter().map(|found| found.structure).collect();
         output.line(format_args!("no time was left for {}", names.join(", ")))?;
     }
+    let unfinished: Vec<_> = report
+        .structures
+        .iter()
+        .filter(|found| found.seeds == 0 && found.crash_points > 0)
+        .map(|found| found.structure)
+        .collect();
+    if !unfinished.is_empty() {
+        output.line(format_args!("not one seed to its end of {}", unfinished.join(", ")))?;
+    }
+    let images: u64 = report.structures.iter().map(|found| found.images).sum();
     output.line(match report.violations {
-        0 if missed.is_empty() => "no violation".to_owned(),
+        0 if missed.is_empty() && unfinished.is_empty() => "no violation".to_owned(),
+        0 if missed.is_empty() => format!("nothing found in {} images", grouped(images)),
         0 => format!(
             "no violation in the {} of {} structures that there was time for{}",
             report.structures.len() - missed.len(),

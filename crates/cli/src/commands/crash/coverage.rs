@@ -173,7 +173,12 @@ pub fn nothing_found(report: &ExploreReport) -> String {
         "flushes and fences passed",
     );
     let events = passed(coverage.events(), coverage.missed_events().count(), "events happened");
-    let known: Vec<_> = [points, events].into_iter().flatten().collect();
+    let partly = report.exhaustive_points < report.crash_points;
+    let images = partly.then(|| {
+        let [whole, all] = [report.exhaustive_points, report.crash_points].map(grouped);
+        format!("every image at {whole} of {all} crash points")
+    });
+    let known: Vec<_> = [points, events, images].into_iter().flatten().collect();
     if known.is_empty() { tried } else { format!("{tried}; {}", known.join(", ")) }
 }
 
@@ -188,5 +193,7 @@ mod tests {
         let stopped = ExploreReport { images: 9000, stopped: true, ..Default::default() };
         assert_eq!(nothing_found(&stopped), "nothing found in 9,000 images");
         assert_eq!(nothing_found(&ExploreReport::default()), "no violation");
+        let sampled = ExploreReport { crash_points: 9, exhaustive_points: 7, ..Default::default() };
+        assert_eq!(nothing_found(&sampled), "no violation; every image at 7 of 9 crash points");
     }
 }

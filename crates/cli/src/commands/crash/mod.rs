@@ -10,6 +10,7 @@ mod workers;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Instant;
 
 use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
@@ -18,8 +19,10 @@ use lapis_crash::{
     CrashError, ExploreOptions, ExploreReport, PersistPoint, Replay, Shrunk, Strategy, Structure,
 };
 use lapis_crash::{
-    explore_further, explore_structure, persist_point_called, structure_persist_points,
+    explore_further, explore_structure, persist_point_called, points_of_sources,
+    structure_persist_points,
 };
+use lapis_index::IndexKind;
 use lapis_lab::experiment::table::Table;
 use lapis_pmem::Optimisations;
 
@@ -125,7 +128,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     images: Option<u64>,
     /// Insert so many keys into an index first, and cut the power in what comes after
-    #[arg(long, value_name = "KEYS", conflicts_with_all = ["workers", "persist_points"],
+    #[arg(long, value_name = "KEYS", conflicts_with_all = ["workers", "persist_points", "all",
+          "performance", "record", "trace", "mutants", "rates"],
           value_parser = clap::value_parser!(u64).range(1..=MOST_KEYS))]
     filled: Option<u64>,
     /// Cut the power in this operation first, at a moment and with an image that the seed determines, and explore the
@@ -170,7 +174,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Switch off each flush and fence in turn
-    #[arg(long, conflicts_with_all = ["at", "image"])]
+    #[arg(long, conflicts_with_all = ["at", "image", "images"])]
     persist_points: bool,
     /// Only the crash after this many events (from a violation's replay command)
     #[arg(long, value_name = "EVENTS", requires = "image")]
@@ -256,7 +260,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     if let Some(file) = &arguments.recorded.trace {
         let image = arguments.image.clone().map(|Image(choices)| choices.unwrap_or_default());
         let request = trace::Request {
-            images: arguments.images.unwrap_or(0),
+            images: arguments.images,
             threads: arguments.threads,
             seed: arguments.seed,
             replay: arguments.at.zip(image),
@@ -278,6 +282,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         return all::run(&arguments.all, arguments.seed, arguments.threads, output);
     };
     let structure = Structure::from_str(name)?;
+    refuse_what_is_of_others(arguments, structure)?;
     if let Some(count) = arguments.several.workers {
         let common = workers::Common {
             structure,
@@ -295,9 +300,6 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             image: arguments.image.as_ref().map(|Image(image)| image.clone()),
         };
         return workers::run(count, &arguments.several, common, output);
-    }
-    if arguments.filled.is_some() && !matches!(structure, Structure::Index(_)) {
-        return Err(Failure::refused(format!("--filled is of indexes, and {structure} is none")));
     }
     let ops = arguments.ops.map_or(ExploreOptions::default().ops, |ops| ops as usize);
     if arguments.recorded.performance {
@@ -335,6 +337,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     if arguments.persist_points {
         let seeds: Vec<_> =
             (0..PERSIST_POINT_SEEDS).map(|n| arguments.seed.wrapping_add(n)).collect();
+        let started = Instant::now();
         let bar = progress::spinner("flushes and fences switched off");
         let rows = structure_persist_points(structure, Some(name), &options, &seeds, &|count| {
             bar.set_position(count);
@@ -344,10 +347,17 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         if rows.is_empty() && !stopped {
             return Err(nothing_explored());
         }
+        let mut never = points_of_sources(structure, Some(name), &options)?;
+        let row_of = |point: &PersistPoint| rows.iter().any(|row| row.name == point.to_string());
+        never.retain(|point| !row_of(point));
         let report = ExploreReport {
             structure: structure.name().to_owned(),
             seed: arguments.seed,
+            strategy: arguments.strategy,
             ops,
+            seconds: started.elapsed().as_secs_f64(),
+            // What is left out of a run that was stopped was not tried to its end, or was never passed.
+            never_passed: if stopped { Vec::new() } else { never },
             images: rows.iter().map(|row| row.images).sum(),
             persist_points: rows,
             stopped,
@@ -370,7 +380,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         return Err(nothing_explored());
     }
     output.json(&report)?;
-    let verdict = print_exploration(&report, output)?;
+    let verdict = print_exploration(&report, options.replay.is_some(), output)?;
     if let Some(path) = &arguments.html {
         let mut shrunk = report.violations.iter().filter_map(|found| found.shrunk.as_ref());
         write_page(path, shrunk.next(), output)?;
@@ -417,6 +427,41 @@ fn refuse_what_would_be_ignored(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
+/// What no run of the structure would take notice of.
+fn refuse_what_is_of_others(arguments: &Arguments, structure: Structure) -> Result<(), Failure> {
+    let optimised = arguments.optimisations != ExploreOptions::default().optimisations;
+    let options = [("--filled", arguments.filled.is_some()), ("--optimisations", optimised)];
+    let is_index = matches!(structure, Structure::Index(_));
+    if let Some((option, _)) = options.into_iter().find(|(_, given)| *given && !is_index) {
+        return Err(Failure::refused(format!("{option} is of indexes, and {structure} is none")));
+    }
+    let Some(mutant) = arguments.mutants.mutant else { return Ok(()) };
+    let has = |of: &Structure| of.mutants().entries.iter().any(|entry| entry.mutant == mutant);
+    match Structure::all().find(has) {
+        Some(owner) if !is_at_work(owner, structure) => Err(Failure::refused(format!(
+            "{} is an error of {owner}, which {structure} cannot commit; explore {owner}, or choose one of \
+             {structure}",
+            mutant.0
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Whether runs of a structure pass the code of this one.
+fn is_at_work(part: Structure, structure: Structure) -> bool {
+    match (structure, part) {
+        _ if part == structure => true,
+        (_, Structure::Allocator) => true,
+        // Its log, its pages in persistent memory, and the tables that its runs have in indexes.
+        (Structure::Store, Structure::BlockLog | Structure::Page(_)) => true,
+        (Structure::Store, Structure::Index(kind)) => {
+            matches!(kind, IndexKind::Wort | IndexKind::FastFair)
+        }
+        (Structure::Cell(kind), Structure::Log(_)) => kind.takes_log(),
+        _ => false,
+    }
+}
+
 /// The flush or fence of that name.
 fn persist_point(
     structure: Structure,
@@ -441,7 +486,12 @@ fn write_page(path: &Path, shrunk: Option<&Shrunk>, output: &mut Output) -> Resu
     std::fs::write(path, shrunk.page()).map_err(|error| Failure::file("write", path, &error))
 }
 
-fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verdict, Failure> {
+/// What was found, in the only case that was `replayed` or in many.
+fn print_exploration(
+    report: &ExploreReport,
+    replayed: bool,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
     output.line(format_args!(
         "{}: {} operations from seed {}, {} crash points{} ({} of them with every image), {} images \
          ({} by proof, {} of a second crash), {} distinct states{}, {:.1} s, {} images/s",
@@ -479,7 +529,11 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
         ))?;
     }
     let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
-    conclude(violations, &coverage::nothing_found(report), report.stopped, output)
+    let none = match replayed {
+        true => "this case is survived".to_owned(),
+        false => coverage::nothing_found(report),
+    };
+    conclude(violations, &none, report.stopped, output)
 }
 
 /// The violations step by step, as far as they were shrunk, and the last line: how many there are, or what
@@ -535,8 +589,11 @@ fn print_persist_points(report: &ExploreReport, output: &mut Output) -> Result<V
         "{}: {} of {} flushes and fences shown to be necessary",
         report.structure,
         report.persist_points.len() - survivors,
-        report.persist_points.len()
+        report.persist_points.len() + report.never_passed.len()
     ))?;
+    for point in &report.never_passed {
+        output.line(format_args!("never passed, so not tried: {point}"))?;
+    }
     if report.stopped {
         output.line("stopped early: what was not tried to its end is left out")?;
         return Ok(Verdict::Stopped);

@@ -63,7 +63,7 @@ pub enum Policy {
 /// What the other arguments of `lapis crash` say.
 pub struct Request<'a> {
     /// Images at most; 0 for the default.
-    pub images: u64,
+    pub images: Option<u64>,
     /// Threads that ask the command.
     pub threads: Option<u16>,
     /// Determines the sampled images.
@@ -114,7 +114,7 @@ pub fn run(
             command,
             time_limit: Duration::from_secs(arguments.recover_seconds),
         }),
-        image_limit: if request.images == 0 { IMAGES } else { request.images },
+        image_limit: request.images.unwrap_or(IMAGES),
         threads: request.threads.map(usize::from),
         seed: request.seed,
         replay: request.replay,

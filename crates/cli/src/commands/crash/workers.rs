@@ -116,10 +116,10 @@ pub fn run(
         ..defaults
     };
     if common.images > 0 {
-        let points = CRASH_POINTS_PER_SCHEDULE * options.schedules.max(1);
+        let points = CRASH_POINTS_PER_SCHEDULE.saturating_mul(options.schedules.max(1));
         let each = (common.images / points).max(2);
         options.exhaustive_limit = options.exhaustive_limit.min(each);
-        options.samples = options.samples.min(each as u32);
+        options.samples = options.samples.min(u32::try_from(each).unwrap_or(u32::MAX));
     }
     let subject = Some(common.subject);
     if let Some(name) = common.without {
@@ -247,9 +247,11 @@ fn print(report: &ConcurrentReport, output: &mut Output) -> Result<Verdict, Fail
     let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
     let none = match report.stopped {
         true => format!("nothing found in {} histories", grouped(report.schedules)),
-        false => {
-            format!("every one of {} histories is durably linearizable", grouped(report.schedules))
-        }
+        false => format!(
+            "no violation of durable linearizability in {} images of {} histories",
+            grouped(report.images),
+            grouped(report.schedules)
+        ),
     };
     super::conclude(violations, &none, report.stopped, output)
 }
