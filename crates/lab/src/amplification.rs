@@ -16,9 +16,12 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
+use crate::experiment::memory::check_room;
 use crate::experiment::meter::{ModelMeter, Section};
 use crate::experiment::table::{Table, decimals};
-use crate::experiment::{ExperimentError, Findings, Sides, in_order, section_of_tables};
+use crate::experiment::{
+    ExperimentError, Findings, Sides, in_order, modelling_threads, section_of_tables,
+};
 use crate::index_experiment::engine::{count, with_smaller_caches};
 use crate::index_experiment::plan::{Fresh, Step, plan};
 use crate::index_experiment::{Contender, INITIAL_BYTES, Operation, room_bytes, wrong_answers};
@@ -31,6 +34,8 @@ use crate::progress::OnProgress;
 pub const PROFILE: &str = "amplification-study";
 /// The section of a document that the table belongs in (module [`crate::document`]).
 pub const COMMAND: &str = "lapis lab amplification";
+/// Ordinary memory for a key, or an operation: itself, its step, and what an index has of it, about.
+const BYTES_PER_KEY: u64 = 160;
 /// What the study loads.
 const STUDY_KEYS: usize = 64_000_000;
 /// The least caches of a worker, which scaled ones would be smaller than.
@@ -263,8 +268,8 @@ fn row(
 /// [`ExperimentError`].
 pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Amplification, ExperimentError> {
     let bad = |what: &str| Err(ExperimentError::bad_option(what));
-    if options.keys == 0 || options.operations == 0 {
-        return bad("the amplification study takes at least one key and one operation");
+    if ![options.keys, options.operations].iter().all(|count| (1..=STUDY_KEYS).contains(count)) {
+        return bad("the amplification study takes 1 to 64,000,000 keys, and as many operations");
     }
     if options.indexes.is_empty() || options.threads.is_empty() {
         return bad("the amplification study takes an index and a number of workers");
@@ -285,6 +290,8 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Amplification,
             cases.extend(sets.iter().map(|&set| (index, threads, set)));
         }
     }
+    let sessions = modelling_threads().min(cases.len());
+    check_room(options.keys + options.operations, sessions, BYTES_PER_KEY)?;
     let found = sides.run_side_by_side(
         &cases,
         progress,
@@ -474,6 +481,8 @@ mod tests {
     fn what_cannot_be_run_is_refused() {
         for wrong in [
             Options { keys: 0, ..options() },
+            Options { keys: usize::MAX, ..options() },
+            Options { operations: usize::MAX, ..options() },
             Options { threads: vec![0], ..options() },
             Options { indexes: Vec::new(), ..options() },
         ] {

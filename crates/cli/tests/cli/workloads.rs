@@ -25,6 +25,59 @@ fn an_unknown_workload_is_refused() {
 }
 
 #[test]
+fn a_workload_that_no_machine_can_run_is_refused() {
+    let most = u64::MAX.to_string();
+    let cases: [(&[&str], &str); 3] = [
+        (&["--records", &most], "use fewer records and operations"),
+        (&["--workload", "load,d", "--records", "100", "--operations", &most], "use fewer records"),
+        (&["--threads", "100000"], "a workload takes 1 to 1024 threads, not 100000"),
+    ];
+    for (arguments, expected) in cases {
+        let outcome = run(["ycsb"].iter().chain(arguments));
+        assert!(outcome.sentence(2).contains(expected), "{arguments:?}: {outcome:?}");
+    }
+}
+
+#[test]
+fn how_a_store_is_opened_means_nothing_without_its_directory() {
+    for option in [
+        ["--durability", "group"],
+        ["--cache-mib", "64"],
+        ["--pmem", "/nowhere/memory"],
+        ["--placement", "ssd"],
+        ["--pmem-caches", "volatile"],
+    ] {
+        for workload in [&["ycsb"][..], &["replay", "/nowhere/trace.csv"]] {
+            let outcome = run(workload.iter().chain(&option));
+            assert!(outcome.sentence(2).contains("give --dir"), "{option:?}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn entries_that_do_not_last_are_no_workloads() {
+    let scene = Scene::new();
+    for workload in [&["ycsb"][..], &["replay", "/nowhere/trace.csv"]] {
+        let outcome = scene.run(workload.iter().chain(&["--table-ttl", "1ms"]));
+        assert!(outcome.sentence(2).contains("is not an argument here"), "{outcome:?}");
+    }
+    scene.run(["put", "k", "v", "--table", "short", "--table-ttl", "1h"]).good();
+    let outcome = scene.run(["ycsb", "--records", "100", "--table", "short"]);
+    assert!(outcome.sentence(2).contains("live 3600 s"), "{outcome:?}");
+}
+
+#[test]
+fn a_workload_that_could_not_be_counted_is_not_run() {
+    let scene = Scene::new();
+    let trace = scene.file("trace.csv", "version,time,op,size,lbn\n1,1,2a,512,7\n");
+    for workload in [&["ycsb", "--records", "100"][..], &["replay", text(&trace)]] {
+        let outcome = scene.run(workload.iter().chain(&["--profile", "nope"]));
+        assert!(outcome.sentence(2).contains("there is no device profile nope"), "{outcome:?}");
+        assert!(!scene.store().exists());
+    }
+}
+
+#[test]
 fn a_replay_compares_every_answer() {
     let scene = Scene::new();
     let trace = "version,time,op,size,lbn\n1,1,2a,512,7\n1,2,28,512,7\n1,3,2a,4096,8\n";
@@ -82,6 +135,15 @@ fn the_laboratory_refuses_what_it_does_not_have() {
 }
 
 #[test]
+fn an_index_experiment_that_no_machine_can_run_is_refused() {
+    let most = u64::MAX.to_string();
+    let outcome = run(["lab", "index", "--measured-only", "--keys", &most]);
+    assert!(outcome.sentence(2).contains("MB are available"), "{outcome:?}");
+    let outcome = run(["lab", "index", "--measured-only", "--threads", "100000"]);
+    assert!(outcome.sentence(2).contains("takes 1 to 1024 threads, not 100000"), "{outcome:?}");
+}
+
+#[test]
 fn the_capability_table_is_markdown_with_a_row_for_each_index() {
     let table = run(["lab", "capabilities"]).good_text();
     assert!(table.lines().all(|line| line.starts_with('|') && line.ends_with('|')), "{table}");
@@ -109,6 +171,25 @@ fn depths_of_a_later_run_join_those_of_an_earlier_one_in_a_document() {
     let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| sparse")).collect();
     assert!(rows[0].contains("| `wort` | 2,000 |") && rows[1].contains("| `fptree` | 2,000 |"));
     assert_eq!(rows.len(), 2);
+}
+
+#[test]
+fn what_a_comparison_with_published_code_takes_no_notice_of_is_refused() {
+    for ignored in [
+        ["--distribution", "dense"],
+        ["--repetitions", "10"],
+        ["--modelled-keys", "10"],
+        ["--modelled-repetitions", "10"],
+        ["--caches-for-keys", "10"],
+        ["--profile", "dram"],
+        ["--pmem", "/nowhere"],
+        ["--plot", "peers.svg"],
+    ] {
+        let outcome = run(["lab", "index", "--peers"].iter().chain(&ignored));
+        assert!(outcome.sentence(2).contains("cannot be used with"), "{ignored:?}: {outcome:?}");
+    }
+    let outcome = run(["lab", "index", "--peers", "--runs", "0"]);
+    assert!(outcome.sentence(2).contains("at least once"), "{outcome:?}");
 }
 
 #[test]

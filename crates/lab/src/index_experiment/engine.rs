@@ -150,7 +150,8 @@ impl<D: Domain, T: OwnIndex<D>> AnyIndex for Erased<D, T> {
 }
 
 /// Does the steps of each logical worker, `at_once` by one call, interleaved by their clocks, each with what it costs
-/// beyond its accesses, and counts. The number of wrong answers comes with the section.
+/// beyond its accesses, and counts them, and nothing of what went before. The number of wrong answers comes with the
+/// section.
 pub(crate) fn count(
     meter: &ModelMeter,
     index: &dyn AnyIndex,
@@ -159,6 +160,7 @@ pub(crate) fn count(
     operation_ns: u64,
 ) -> Result<(u64, Section), ExperimentError> {
     let mut done = vec![0; plans.len()];
+    meter.settle();
     meter.section(plans.len(), || {
         let mut wrong = 0;
         meter.interleave(plans.len(), |worker| {

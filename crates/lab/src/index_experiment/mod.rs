@@ -1,8 +1,9 @@
 //! `lab index`: what each index structure does per operation, measured here and modelled.
 //!
 //! For each index and distribution one index is loaded and the operations are run on it one after
-//! another; each finds it holding the keys it was loaded with (and what workloads D and E added,
-//! 5 % of their operations). Every answer is checked.
+//! another; each finds it holding the keys it was loaded with, and those that the ones before it added:
+//! workloads D and E a key in 20 operations, `insert` and `insert-many` one in each. Every answer is
+//! checked.
 //!
 //! *Measured* is this machine: anonymous memory that was used once before, the flush instruction that
 //! the processor has, all threads, wall-clock time. *Modelled* is the counting machine of `lapis-device`: the same
@@ -25,6 +26,7 @@ use lapis_device::Profile;
 use lapis_index::IndexKind;
 use serde::{Serialize, Serializer};
 
+use crate::experiment::memory::check_room;
 use crate::experiment::{self, ExperimentError, OnModel, Sides};
 use crate::keys::Distribution;
 use crate::progress::OnProgress;
@@ -169,6 +171,8 @@ pub struct Options {
     pub seed: u64,
 }
 
+/// The most threads.
+const MOST_THREADS: usize = 1024;
 /// Logical workers that a modelled machine can have.
 const MOST_WORKERS: usize = 256;
 
@@ -304,8 +308,11 @@ impl Options {
         if [self.repetitions, self.modelled_repetitions, self.runs].contains(&0) {
             return bad("an operation is done at least once");
         }
-        if self.threads == 0 {
-            return bad("an index experiment takes at least one thread");
+        if !(1..=MOST_THREADS).contains(&self.threads) {
+            return bad(&format!(
+                "an index experiment takes 1 to {MOST_THREADS} threads, not {}",
+                self.threads
+            ));
         }
         let indexes = self.indexes.len() + self.own.len();
         if indexes == 0 || self.operations.is_empty() || self.distributions.is_empty() {
@@ -316,7 +323,14 @@ impl Options {
                 "a modelled machine has at most 256 workers; use fewer threads, or only measure",
             );
         }
-        self.sides.check()
+        let profile = self.sides.check()?;
+        if self.sides.measure {
+            check_room(self.keys, 1, sessions::bytes_per_key(self.memory.as_deref()))?;
+        }
+        if self.sides.model {
+            check_room(self.keys.min(self.modelled_keys), 1, sessions::bytes_per_key(None))?;
+        }
+        Ok(profile)
     }
 }
 

@@ -208,6 +208,9 @@ pub fn compare_with_peers(
     seed: u64,
     progress: OnProgress<'_>,
 ) -> Result<PeerComparison, ExperimentError> {
+    if runs == 0 {
+        return Err(ExperimentError::bad_option("every structure is measured at least once"));
+    }
     let each_way = IndexKind::ALL.iter().flat_map(|&index| {
         let ways = [(1, false), (2, false), (1, true), (2, true)];
         ways.into_iter().filter(move |&(_, presized)| !(presized && index.is_ordered())).map(
@@ -222,13 +225,13 @@ pub fn compare_with_peers(
     });
     let mut ours: Vec<Ours> = each_way.collect();
     let mut measured = vec![[const { Vec::new() }; 2]; ours.len()];
-    let (runs, mut done) = (runs.max(1), 0);
+    let (total, mut done) = ((runs as u64).saturating_mul(ours.len() as u64), 0);
     for _ in 0..runs {
         for (row, figures) in ours.iter().zip(&mut measured) {
             let mops = measure(row, keys, seed)?;
             figures.iter_mut().zip(mops).for_each(|(figures, mops)| figures.push(mops));
             done += 1;
-            progress(Progress { done, total: (runs * ours.len()) as u64 });
+            progress(Progress { done, total });
         }
     }
     for (row, figures) in ours.iter_mut().zip(measured) {

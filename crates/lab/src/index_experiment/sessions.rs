@@ -1,6 +1,8 @@
 //! One session: an index is loaded and the operations are run on it, in an order that leaves each
 //! the index it expects.
 
+use std::path::Path;
+
 use lapis_device::Profile;
 use lapis_index::IndexOptions;
 use lapis_pmem::{Hardware, Pool, Region};
@@ -180,6 +182,13 @@ fn modelled_session(
         };
         Ok((OnModel::new(profile, modelled, &section, operations), wrong))
     })
+}
+
+/// Bytes of ordinary memory for a key: itself, the step that loads it, and what an index has of it, which lies in `memory` if
+/// that was chosen.
+pub(super) fn bytes_per_key(memory: Option<&Path>) -> u64 {
+    let of_index = if memory.is_some() { 0 } else { READY_BYTES_PER_KEY };
+    (size_of::<u64>() + size_of::<Step>()) as u64 + of_index
 }
 
 /// Address space for an index of so many keys.

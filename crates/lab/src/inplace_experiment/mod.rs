@@ -25,6 +25,9 @@ use run::{Outcome, run_cells};
 pub const FIGURE: &str =
     "After Fig. 10 of van Renen et al., Building blocks for persistent memory (VLDB Journal 2020)";
 
+/// Operations of a row at most: where each goes is known beforehand, and kept.
+const MOST_OPERATIONS: usize = 100_000_000;
+
 /// What is done with the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -133,8 +136,9 @@ impl Options {
         if self.sizes_bytes.is_empty() {
             return bad("an in-place experiment takes at least one size");
         }
-        if self.operations == 0 || self.modelled_operations == 0 {
-            return bad("an operation is done at least once");
+        let operations = [self.operations, self.modelled_operations];
+        if !operations.iter().all(|operations| (1..=MOST_OPERATIONS).contains(operations)) {
+            return bad("an operation is done between 1 and 100,000,000 times");
         }
         let bounds = SMALLEST_VALUE_BYTES..=LARGEST_VALUE_BYTES;
         for &value_bytes in &self.sizes_bytes {

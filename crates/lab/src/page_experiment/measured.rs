@@ -41,12 +41,10 @@ impl Bench {
                         let mut writer =
                             Writer::with_cold_source(options, pages, case.dirty_lines, number);
                         barrier.wait();
-                        let (mut written, mut last) = (0, None);
-                        while !stop.load(Ordering::Relaxed) {
-                            last = Some(writer.write(&self.store)?);
-                            written += 1;
-                        }
+                        let outcome = self.write_until(stop, &mut writer);
+                        // One that has failed comes here too: the others wait for it.
                         barrier.wait();
+                        let (written, last) = outcome?;
                         // With several threads another may have written the page since.
                         if let (Some(id), 1) = (last, case.threads)
                             && !writer.wrote(&self.store, id)?
@@ -74,5 +72,48 @@ impl Bench {
         let written: u64 = outcomes.into_iter().sum::<Result<u64, _>>()?;
         let pages_per_s = written as f64 / seconds;
         Ok(Rate { pages_per_s, ns_per_page: 1e9 * case.threads as f64 / pages_per_s })
+    }
+
+    /// Writes pages until it is told to stop: how many, and the last.
+    fn write_until(
+        &self,
+        stop: &AtomicBool,
+        writer: &mut Writer,
+    ) -> Result<(u64, Option<u64>), ExperimentError> {
+        let (mut written, mut last) = (0, None);
+        while !stop.load(Ordering::Relaxed) {
+            last = Some(writer.write(&self.store)?);
+            written += 1;
+        }
+        Ok((written, last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_writer_that_fails_ends_the_run() {
+        let options = Options { measured_pages: 16, measured_ms: 5, ..Options::default() };
+        let bench = Bench::new(&options, PageScheme::COPY_ON_WRITE).unwrap();
+        // The store has none of these pages but the first 16.
+        let options = Options { measured_pages: 1 << 20, ..options };
+        let case = Case {
+            variant: PageScheme::COPY_ON_WRITE,
+            dirty_lines: 1,
+            threads: 2,
+            page_bytes: options.page_bytes,
+            barriers: 0,
+            ordering_fences: 0,
+        };
+        let (done, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            done.send(bench.run(&options, &case, &CostModel::default())).unwrap();
+        });
+        let outcome = ended.recv_timeout(Duration::from_secs(60)).expect("the run ends");
+        assert!(matches!(outcome, Err(ExperimentError::Page(_))), "{outcome:?}");
     }
 }

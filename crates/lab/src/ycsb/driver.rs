@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::record::{Shape, key};
 use super::{Options, WorkloadError};
+use crate::experiment::memory::available_bytes;
 use crate::key_value::KeyValue;
 
 /// Field writes of one record since it was loaded.
@@ -85,6 +86,22 @@ impl<'t, T: KeyValue> Driver<'t, T> {
             let value = self.target.read(&key(number))?;
             self.check(number, value.as_ref().map(AsRef::as_ref), acknowledged)?;
         }
+        Ok(())
+    }
+
+    /// Makes room for the field writes of so many records.
+    pub(super) fn make_room(&mut self, records: u64) -> Result<(), WorkloadError<T::Error>> {
+        let more = records.saturating_sub(self.writes.len() as u64);
+        let more_bytes = more.saturating_mul(size_of::<Writes>() as u64);
+        let fits = available_bytes().is_none_or(|available| more_bytes <= available);
+        if !fits || self.writes.try_reserve(more as usize).is_err() {
+            let what = format!(
+                "there is no memory to keep account of {records} records; use fewer records and \
+                 operations"
+            );
+            return Err(WorkloadError::BadOption { what });
+        }
+        self.writes.resize_with(self.writes.len() + more as usize, Writes::default);
         Ok(())
     }
 

@@ -194,12 +194,15 @@ impl Default for Options {
     }
 }
 
+/// The most threads.
+const MOST_THREADS: usize = 1024;
+
 impl Options {
     fn problem(&self) -> Option<String> {
         if self.records == 0 {
             Some("a workload takes at least one record".into())
-        } else if self.threads == 0 {
-            Some("a workload takes at least one thread".into())
+        } else if !(1..=MOST_THREADS).contains(&self.threads) {
+            Some(format!("a workload takes 1 to {MOST_THREADS} threads, not {}", self.threads))
         } else if self.fields == 0 {
             Some("a record has at least one field".into())
         } else if self.field_bytes < MIN_FIELD_BYTES {

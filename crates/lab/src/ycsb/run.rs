@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::driver::{Driver, Writes};
+use super::driver::Driver;
 use super::worker::{Inserts, Measured, Shared, Worker};
 use super::{Workload, WorkloadError};
 use crate::key_value::KeyValue;
@@ -32,8 +32,7 @@ impl<T: KeyValue> Driver<'_, T> {
         let mut mix = workload.mix();
         mix.requests = self.options.requests.unwrap_or(mix.requests);
         if mix.insert > 0 {
-            let most = self.records.saturating_add(total) as usize;
-            self.writes.resize_with(most.max(self.writes.len()), Writes::default);
+            self.make_room(self.records.saturating_add(total))?;
         }
         let before = self.records;
         let shared = Shared {
@@ -219,12 +218,31 @@ mod tests {
         let target = Volatile::default();
         for wrong in [
             Options { threads: 0, ..options() },
+            Options { threads: 100_000, ..options() },
             Options { records: 0, ..options() },
             Options { fields: 0, ..options() },
             Options { field_bytes: 15, ..options() },
             Options { longest_scan: 0, ..options() },
         ] {
             assert!(matches!(Driver::new(&target, wrong), Err(WorkloadError::BadOption { .. })));
+        }
+    }
+
+    #[test]
+    fn records_that_there_is_no_memory_for_are_refused() {
+        let target = Volatile::default();
+        let mut driver = Driver::new(&target, Options { records: u64::MAX, ..options() }).unwrap();
+        let error = driver.run(Workload::Load, &|_| ()).unwrap_err();
+        assert!(matches!(error, WorkloadError::BadOption { .. }), "{error}");
+    }
+
+    #[test]
+    fn operations_that_may_insert_more_than_there_is_memory_for_are_refused() {
+        let target = Volatile::default();
+        let mut driver = loaded(&target, Options { operations: u64::MAX, ..options() });
+        for workload in [Workload::D, Workload::E] {
+            let error = driver.run(workload, &|_| ()).unwrap_err();
+            assert!(matches!(error, WorkloadError::BadOption { .. }), "{error}");
         }
     }
 

@@ -80,6 +80,28 @@ fn counts_are_the_same_on_every_run() {
 }
 
 #[test]
+fn inserts_do_not_answer_for_the_keys_that_are_put_back_after_deletes() {
+    let media_writes = |operations: &[Operation]| {
+        let options = Options {
+            indexes: vec![IndexKind::Wort, IndexKind::PClht],
+            operations: operations.to_vec(),
+            distributions: vec![Distribution::Uniform],
+            modelled_keys: 2000,
+            modelled_repetitions: 50,
+            ..modelled_only()
+        };
+        let mut rows = rows(&options);
+        rows.retain(|row| row.case.operation == Operation::Insert);
+        [0, 1].map(|at| rows[at].modelled.as_ref().unwrap().counts.media_writes)
+    };
+    let alone = media_writes(&[Operation::Insert]);
+    let after = media_writes(&[Operation::Delete, Operation::Insert]);
+    for (alone, after) in alone.into_iter().zip(after) {
+        assert!(after < 1.2 * alone, "{after} media writes per insert, {alone} without deletes");
+    }
+}
+
+#[test]
 fn reads_flush_nothing_and_changes_flush_and_fence() {
     for row in &*MODELLED {
         let modelled = row.modelled.as_ref().unwrap();
@@ -237,10 +259,20 @@ fn options_that_make_no_sense_are_refused() {
         Options { keys: 0, ..Options::default() },
         Options { repetitions: 0, ..Options::default() },
         Options { threads: 0, ..Options::default() },
+        Options { threads: 100_000, sides: Sides::measured_only(), ..Options::default() },
         Options { operations: vec![], ..Options::default() },
         Options { sides: Sides { model: false, ..Sides::modelled_only() }, ..Options::default() },
     ] {
         assert!(matches!(run(&wrong, &|_| ()), Err(ExperimentError::BadOption { .. })));
+    }
+}
+
+#[test]
+fn keys_that_there_is_no_memory_for_are_refused() {
+    for sides in [Sides::measured_only(), Sides::modelled_only()] {
+        let options = Options { keys: usize::MAX, modelled_keys: usize::MAX, sides, ..tiny() };
+        let error = run(&options, &|_| ()).unwrap_err();
+        assert!(matches!(error, ExperimentError::TooLittleMemory { .. }), "{error}");
     }
 }
 
@@ -259,6 +291,12 @@ fn each_index_has_a_row_of_its_modelled_counts_and_bars() {
     assert_eq!(table.lines().count(), 2 + 2);
     assert!(table.contains("| `p-clht` | insert | 500 uniform | "), "{table}");
     assert!(results.figure().unwrap().svg().unwrap().contains("uniform keys, modelled"));
+}
+
+#[test]
+fn a_comparison_with_published_code_without_a_run_is_refused() {
+    let error = compare_with_peers(2000, 0, 1, &|_| ()).unwrap_err();
+    assert!(matches!(error, ExperimentError::BadOption { .. }), "{error}");
 }
 
 #[test]

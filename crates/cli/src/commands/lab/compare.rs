@@ -64,6 +64,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             "this build has no other stores; use cargo run --release --features peers -- lab compare",
         ));
     }
+    arguments.destinations.check_without_figure()?;
     let directory = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
     let scratch_in = |directory: &Path| {
         let scratch = tempfile::Builder::new().prefix("lapis-compare").tempdir_in(directory);

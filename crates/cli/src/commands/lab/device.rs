@@ -70,6 +70,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let run = |progress: OnProgress<'_>| fit(&profile, progress);
         return arguments.destinations.run("fields", None, output, run);
     }
+    arguments.destinations.check_without_figure()?;
     let run = |progress: OnProgress<'_>| calibrate(&profile, progress);
     arguments.destinations.run("experiments", None, output, run)
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lapis_lab::document::put_those_there;
 use lapis_lab::experiment::{self, ExperimentError, Findings, Labelled, Machine, csv};
+use lapis_lab::plot::PlotError;
 use lapis_lab::progress::OnProgress;
 use serde::Serialize;
 
@@ -79,7 +80,13 @@ pub struct Figures {
 impl Figures {
     /// Refuses what cannot be written, before there is something to write.
     pub fn check(&self) -> Result<(), Failure> {
-        self.plot.as_deref().map_or(Ok(()), check_writable)?;
+        if let Some(path) = &self.plot {
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if !matches!(extension, Some("svg" | "html" | "htm")) {
+                return Err(refused(PlotError::FileKind { path: path.clone() }));
+            }
+            check_writable(path)?;
+        }
         self.csv.check()
     }
 
@@ -90,9 +97,7 @@ impl Figures {
         result: &impl Serialize,
     ) -> Result<(), Failure> {
         if let Some(path) = &self.plot {
-            let figure = found.figure();
-            let figure =
-                figure.ok_or_else(|| refused("there is no figure of this; leave --plot out"));
+            let figure = found.figure().ok_or_else(no_figure);
             figure?.save(path).map_err(refused)?;
         }
         self.csv.save(result)
@@ -119,9 +124,24 @@ impl Destinations {
         output: &mut Output,
         run: impl FnOnce(OnProgress<'_>) -> Result<F, ExperimentError>,
     ) -> Result<Verdict, Failure> {
-        self.figures.check()?;
+        self.check()?;
         let found = with_progress(what, run)?;
         self.put(&found, &found, seed, output)
+    }
+
+    /// Refuses a figure, of an experiment that has none.
+    pub fn check_without_figure(&self) -> Result<(), Failure> {
+        self.figures.plot.as_ref().map_or(Ok(()), |_| Err(no_figure()))
+    }
+
+    /// Refuses what cannot be written, before there is something to write.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.figures.check()?;
+        for path in &self.write {
+            let opened = std::fs::OpenOptions::new().read(true).append(true).open(path);
+            opened.map_err(|error| Failure::file("write into", path, &error))?;
+        }
+        Ok(())
     }
 
     /// Puts what was found where it was asked for; as JSON it is `result`.
@@ -201,6 +221,10 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
         std::fs::remove_file(path).map_err(|error| Failure::file("write", path, &error))?;
     }
     Ok(())
+}
+
+fn no_figure() -> Failure {
+    Failure::refused("there is no figure of this; leave --plot out")
 }
 
 /// A refusal that says what an error says.

@@ -75,14 +75,17 @@ pub struct Arguments {
     threads: usize,
     /// Measure on persistent memory: a file to make, or a directory for it, which is removed; or a device-DAX
     /// device, which is overwritten [default: anonymous memory]
-    #[arg(long, value_name = "PATH", conflicts_with = "peers")]
+    #[arg(long, value_name = "PATH")]
     pmem: Option<PathBuf>,
     /// Give hash tables room for all keys at once
     #[arg(long)]
     presized: bool,
     /// Print what published implementations and ours did in turn on another machine, and measure all of ours
     /// here, by one thread and by two, --runs times in turn: the median of each figure, and how far apart they are
-    #[arg(long, conflicts_with_all = ["index", "operation", "threads", "presized", "modelled_only", "measured_only", "each_key_once", "pages"])]
+    #[arg(long, conflicts_with_all = [
+        "index", "operation", "distribution", "repetitions", "each_key_once", "pages", "modelled_keys", "modelled_repetitions",
+        "caches_for_keys", "threads", "pmem", "presized", "profile", "modelled_only", "measured_only", "plot",
+    ])]
     peers: bool,
     #[command(flatten)]
     seed: Seed,

@@ -84,6 +84,7 @@ pub fn run(
         model: (!arguments.measured_only).then(|| profile.clone()),
         seed: arguments.seed,
     };
+    destinations.check()?;
     let found = with_progress("points", |progress| characterise(&options, progress))?;
     let result = ThisMachine { profile: &profile.name, this_machine: &found };
     destinations.put(&found, &result, Some(options.seed), output)
