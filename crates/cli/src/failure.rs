@@ -70,7 +70,12 @@ impl Failure {
 /// What went wrong, in the style of our own sentences.
 pub fn reason(error: &io::Error) -> String {
     let text = without_numbers(&error.to_string());
-    if error.raw_os_error().is_some() { text.to_lowercase() } else { text }
+    // A temporary file's error has its name behind the system's words, which nobody has given.
+    match text.split_once(" at path \"") {
+        Some((words, _)) => words.to_lowercase(),
+        None if error.raw_os_error().is_some() => text.to_lowercase(),
+        None => text,
+    }
 }
 
 /// Leaves out the numbers of errors that the standard library appends: ` (os error 20)`.
@@ -135,6 +140,14 @@ mod tests {
                 "/dev/dax0.0: the device has 67108864 bytes, and 268435456 are asked for; ask for less: --pmem-mib 64"
             )
         );
+    }
+
+    #[test]
+    fn an_error_of_a_temporary_file_does_not_show_its_name() {
+        let error = tempfile::tempfile_in("/nonexistent").unwrap_err();
+        assert_eq!(reason(&error), "no such file or directory");
+        let error = tempfile::NamedTempFile::new_in("/nonexistent").unwrap_err();
+        assert_eq!(reason(&error), "no such file or directory");
     }
 
     #[test]

@@ -17,9 +17,12 @@ mod progress;
 mod stop;
 mod store_arguments;
 mod time_argument;
+mod whole_file;
 mod workload_arguments;
 
 use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Write};
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
@@ -35,7 +38,7 @@ pub fn main() -> ExitCode {
         let place = panic
             .location()
             .map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
-        eprintln!("lapis: internal error{place}: {what}; this is a defect, please report it");
+        complain(format_args!("internal error{place}: {what}; this is a defect, please report it"));
     }));
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(run));
     match outcome {
@@ -44,7 +47,7 @@ pub fn main() -> ExitCode {
         Ok(Ok(Verdict::Stopped)) => ExitCode::from(stop::exit_code()),
         Ok(Err(failure)) => {
             if let Some(sentence) = failure.sentence() {
-                eprintln!("lapis: {sentence}");
+                complain(sentence);
             }
             ExitCode::from(failure.exit_code())
         }
@@ -52,16 +55,25 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Writes a sentence to standard error. If that is closed or full, the exit code says it alone.
+fn complain(sentence: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "lapis: {sentence}");
+}
+
 fn run() -> Result<Verdict, Failure> {
     let words: Vec<_> = std::env::args_os().collect();
     // Wrong arguments are answered as they ask for, too.
     let mut output = Output::stdout(words.iter().any(|word| word == "--json"));
     let done = parse_and_run(words, &mut output);
-    if let Err(failure) = &done {
-        output.failure(failure)?;
-    }
-    output.finish()?;
-    done
+    let said = match &done {
+        Ok(_) => Ok(()),
+        Err(failure) => output.failure(failure),
+    };
+    let said = said.and_then(|()| output.finish());
+    // What the command itself ended with comes before what became of its output.
+    let verdict = done?;
+    said?;
+    Ok(verdict)
 }
 
 fn parse_and_run(words: Vec<OsString>, output: &mut Output) -> Result<Verdict, Failure> {

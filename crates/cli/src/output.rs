@@ -33,7 +33,8 @@ fn fewest_columns(table: &Table) -> usize {
         + 1
 }
 
-/// Where a command's results go.
+/// Where a command's results go. If nobody reads them any more, lines, tables and objects are left out, and the command goes on
+/// to its verdict; what is written as bytes ends there.
 pub struct Output {
     sink: BufWriter<Stdout>,
     json: bool,
@@ -65,10 +66,10 @@ impl Output {
         if self.json {
             return Ok(());
         }
-        writeln!(self.sink, "{text}").map_err(|error| closed(&error))
+        unless_closed(writeln!(self.sink, "{text}").map_err(|error| closed(&error)))
     }
 
-    /// Writes a line for people and makes it appear at once.
+    /// Writes a line for people and makes it appear at once. A run that tells how it goes ends if nobody reads it.
     pub fn announce(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
         self.line(text)?;
         self.flush()
@@ -123,8 +124,7 @@ impl Output {
         match failure.sentence() {
             Some(error) if !self.used => {
                 self.csv = Csv::default();
-                self.json(&serde_json::json!({ "error": error, "code": failure.exit_code() }))?;
-                self.flush()
+                self.json(&serde_json::json!({ "error": error, "code": failure.exit_code() }))
             }
             _ => Ok(()),
         }
@@ -138,8 +138,7 @@ impl Output {
         }
         let text = serde_json::to_string_pretty(object)
             .map_err(|error| Failure::refused(format!("cannot write the result: {error}")))?;
-        self.bytes(text.as_bytes())?;
-        self.bytes(b"\n")
+        unless_closed(self.bytes(text.as_bytes()).and_then(|()| self.bytes(b"\n")))
     }
 
     /// Writes bytes as they are.
@@ -155,7 +154,15 @@ impl Output {
 
     /// Ends the output.
     pub fn finish(mut self) -> Result<(), Failure> {
-        self.flush()
+        unless_closed(self.flush())
+    }
+}
+
+/// Takes it for written if nobody reads it.
+pub fn unless_closed(written: Result<(), Failure>) -> Result<(), Failure> {
+    match written {
+        Err(Failure::OutputClosed) => Ok(()),
+        written => written,
     }
 }
 

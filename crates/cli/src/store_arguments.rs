@@ -39,7 +39,7 @@ pub struct StoreOptions {
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     pub durability: Durability,
     /// DRAM for pages, in MiB
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = cache_mib())]
     pub cache_mib: u32,
     /// Persistent memory of a store that is created: a directory, a file to make, or a device
     #[arg(long, value_name = "PATH")]
@@ -55,11 +55,39 @@ pub struct StoreOptions {
     /// with the chances, from 0 to 1, that a page in persistent memory comes to DRAM when it is read and when it is changed,
     /// and that one enters persistent memory from the SSD and from DRAM; spitfire:tuned and spitfire:D_r,D_w,N_r,N_w,tuned tune
     /// them while the store is open [default: three-tier, without --pmem ssd]
-    #[arg(long, value_name = "WAY")]
+    #[arg(long, value_name = "WAY", value_parser = parse_placement)]
     pub placement: Option<Placement>,
     /// Whether commits write back the processor's caches to persistent memory
     #[arg(long, value_name = "WHETHER", value_enum, default_value_t)]
     pub pmem_caches: Caches,
+}
+
+/// Parses how much DRAM pages get, if the machine has as much.
+fn cache_mib() -> impl TypedValueParser<Value = u32> {
+    clap::value_parser!(u32).range(1..=1 << 20).try_map(|mib| {
+        // What is known of each page takes more: a sixteenth, of the smallest pages. It is given back at once.
+        let bytes = ((mib as usize) << 20) / 16 * 17;
+        let mut room = Vec::<u8>::new();
+        let reserved = room.try_reserve_exact(bytes);
+        // What nobody looks at would not be asked for.
+        std::hint::black_box(&room);
+        reserved
+            .map(|()| mib)
+            .map_err(|_| "this machine does not give so much memory; ask for less")
+    })
+}
+
+/// Parses which way pages take. A store has a directory, so its pages are on an SSD, and DRAM alone is none of the ways.
+fn parse_placement(text: &str) -> Result<Placement, String> {
+    match text.parse() {
+        Ok(Placement::MainMemory) | Err(_) => Err(
+            "choose ssd, basic-nvm, three-tier or spitfire, the last with four chances from 0 to 1 if they are to \
+             be others than its own, as in spitfire:0.1,0.9,0.2,1, and with `tuned` if they are to be tuned, as in \
+             spitfire:tuned or spitfire:0.1,0.9,0.2,1,tuned"
+                .to_owned(),
+        ),
+        Ok(placement) => Ok(placement),
+    }
 }
 
 /// What the processor's caches are worth when the power fails.
@@ -180,24 +208,64 @@ impl From<Leaves> for LeafLayout {
 /// The table of a command that writes and creates it if it is not there.
 #[derive(Clone, Debug, Args)]
 pub struct NewTableArguments {
-    /// The table; created if it is not there
-    #[arg(long, value_name = "NAME", default_value = "main")]
-    pub table: String,
-    /// The persistent index of a table that has to be created, in persistent memory [default: a B+-tree]
-    #[arg(long, value_name = "KIND", value_parser = index_kinds())]
-    pub index: Option<IndexKind>,
-    /// How the leaves of that B+-tree find an entry [default: sorted]
-    #[arg(long, value_name = "HOW", value_enum, conflicts_with = "index")]
-    pub leaves: Option<Leaves>,
+    #[command(flatten)]
+    kept: LastingTableArguments,
     /// How long entries live of a table that has to be created, if they are not given a time: as in 90s, 5m, 2h, 30d
     /// [default: for ever]
     #[arg(long, value_name = "TIME", value_parser = time_argument::parse)]
-    pub table_ttl: Option<Duration>,
+    table_ttl: Option<Duration>,
 }
 
 impl NewTableArguments {
     /// Opens the table; creates it if it is not there.
     pub fn open(&self, store: &Store) -> Result<Table, Failure> {
+        let table = self.kept.open_or_create(store, self.table_ttl)?;
+        let lives = table.time_to_live();
+        if self.table_ttl.is_some() && self.table_ttl != lives {
+            return Err(Failure::refused(format!(
+                "the table `{}` exists and its entries live {}; leave --table-ttl out or name another table",
+                self.kept.table,
+                lives.map_or("for ever".to_owned(), |time| format!("{} s", time.as_secs_f64()))
+            )));
+        }
+        Ok(table)
+    }
+}
+
+/// The same, of entries that live for ever.
+#[derive(Clone, Debug, Args)]
+pub struct LastingTableArguments {
+    /// The table; created if it is not there
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    table: String,
+    /// The persistent index of a table that has to be created, in persistent memory [default: a B+-tree]
+    #[arg(long, value_name = "KIND", value_parser = index_kinds())]
+    index: Option<IndexKind>,
+    /// How the leaves of that B+-tree find an entry [default: sorted]
+    #[arg(long, value_name = "HOW", value_enum, conflicts_with = "index")]
+    leaves: Option<Leaves>,
+}
+
+impl LastingTableArguments {
+    /// Opens the table; creates it if it is not there.
+    pub fn open(&self, store: &Store) -> Result<Table, Failure> {
+        let table = self.open_or_create(store, None)?;
+        match table.time_to_live() {
+            Some(lives) => Err(Failure::refused(format!(
+                "the entries of the table `{}` live {} s, and would be gone when they are asked for; name another \
+                 with --table",
+                self.table,
+                lives.as_secs_f64()
+            ))),
+            None => Ok(table),
+        }
+    }
+
+    fn open_or_create(
+        &self,
+        store: &Store,
+        time_to_live: Option<Duration>,
+    ) -> Result<Table, Failure> {
         if is_internal(&self.table) {
             return Err(Failure::refused(format!(
                 "`{}` is not a name for a table: those that start with a dot are Lapis' own",
@@ -207,7 +275,7 @@ impl NewTableArguments {
         let options = TableOptions {
             index: self.index,
             leaves: self.leaves.unwrap_or_default().into(),
-            time_to_live: self.table_ttl,
+            time_to_live,
             ..TableOptions::default()
         };
         let table = match store.table(&self.table) {
@@ -216,7 +284,7 @@ impl NewTableArguments {
             }
             found => found?,
         };
-        let (held_by, lives) = (table.index_kind(), table.time_to_live());
+        let held_by = table.index_kind();
         if self.index.is_some() && self.index != held_by {
             return Err(Failure::refused(format!(
                 "the table `{}` exists and is held by {}; leave --index out or name another table",
@@ -228,13 +296,6 @@ impl NewTableArguments {
             return Err(Failure::refused(format!(
                 "the table `{}` exists and has no such leaves; leave --leaves out or name another table",
                 self.table
-            )));
-        }
-        if self.table_ttl.is_some() && self.table_ttl != lives {
-            return Err(Failure::refused(format!(
-                "the table `{}` exists and its entries live {}; leave --table-ttl out or name another table",
-                self.table,
-                lives.map_or("for ever".to_owned(), |time| format!("{} s", time.as_secs_f64()))
             )));
         }
         Ok(table)

@@ -1,17 +1,17 @@
 //! `lapis backup` and `lapis restore`.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lapis::{BackupReport, Store, verify_backup};
+use lapis::{BackupError, BackupReport, Error, Store, verify_backup};
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, closed, grouped, human_bytes};
+use crate::output::{Output, grouped, human_bytes};
 use crate::store_arguments::{StoreArguments, StoreOptions};
+use crate::whole_file;
 
 /// Write one state of all tables to a file, while others go on
 #[derive(Debug, Args)]
@@ -20,7 +20,8 @@ Examples:
   lapis backup --dir /tmp/store store.backup
   lapis backup --dir /tmp/store - | ssh elsewhere 'cat > store.backup'
 
-The file appears when it is whole, and is durable then. `lapis restore` reads it.")]
+The file appears when it is whole, and is durable then. A pipe or a device is written to directly.
+`lapis restore` reads it.")]
 pub struct BackupArguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -76,6 +77,14 @@ fn say(
     Ok(Verdict::Good)
 }
 
+/// The sentence for an error of a backup, which names what it lies in if that failed.
+fn failed(doing: &str, path: &Path, error: Error) -> Failure {
+    match error {
+        Error::Backup(BackupError::Stream(error)) => Failure::file(doing, path, &error),
+        error => error.into(),
+    }
+}
+
 impl BackupArguments {
     /// Runs `lapis backup`.
     pub fn run(&self, output: &mut Output) -> Result<Verdict, Failure> {
@@ -83,21 +92,15 @@ impl BackupArguments {
         let path = &self.file;
         if path == Path::new("-") {
             let mut sink = BufWriter::new(io::stdout().lock());
-            store.backup(&mut sink)?;
-            sink.flush().map_err(|error| closed(&error))?;
+            let (doing, name) = ("write the backup to", Path::new("standard output"));
+            store.backup(&mut sink).map_err(|error| failed(doing, name, error))?;
+            // Who stops reading has no backup: that is an error here.
+            sink.flush().map_err(|error| Failure::file(doing, name, &error))?;
             return Ok(Verdict::Good);
         }
-        let failed = |error: io::Error| Failure::file("write", path, &error);
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
-        let mut file = tempfile::Builder::new();
-        let file = file.permissions(Permissions::from_mode(0o666)).tempfile_in(parent);
-        let mut sink = BufWriter::new(file.map_err(failed)?);
-        let found = store.backup(&mut sink)?;
-        let file = sink.into_inner().map_err(|error| failed(error.into_error()))?;
-        file.as_file().sync_all().map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)?;
+        let found = whole_file::write(path, |sink| {
+            store.backup(sink).map_err(|error| failed("write", path, error))
+        })?;
         say("wrote", path, found, output)
     }
 }
@@ -105,21 +108,23 @@ impl BackupArguments {
 impl RestoreArguments {
     /// Runs `lapis restore`.
     pub fn run(&self, output: &mut Output) -> Result<Verdict, Failure> {
-        let input: Box<dyn Read> = if self.file == Path::new("-") {
-            Box::new(io::stdin().lock())
+        let (name, input): (&Path, Box<dyn Read>) = if self.file == Path::new("-") {
+            (Path::new("standard input"), Box::new(io::stdin().lock()))
         } else {
             let failed = |error: io::Error| Failure::file("read", &self.file, &error);
-            Box::new(BufReader::with_capacity(1 << 20, File::open(&self.file).map_err(failed)?))
+            let file = File::open(&self.file).map_err(failed)?;
+            (&self.file, Box::new(BufReader::with_capacity(1 << 20, file)))
         };
+        let failed = |error| failed("read", name, error);
         match &self.dir {
             Some(dir) => {
                 let store = StoreArguments { dir: dir.clone(), options: self.options.clone() };
-                let (restored, found) = Store::restore(store.config(), input)?;
+                let (restored, found) = Store::restore(store.config(), input).map_err(failed)?;
                 restored.close()?;
                 say("restored", &self.file, found, output)
             }
             None => {
-                let found = verify_backup(input).map_err(lapis::Error::from)?;
+                let found = verify_backup(input).map_err(|error| failed(error.into()))?;
                 say("read", &self.file, found, output)
             }
         }

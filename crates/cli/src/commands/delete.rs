@@ -42,6 +42,5 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     if deleted {
         return Ok(Verdict::Good);
     }
-    output.flush()?;
     Err(not_there(table.name(), key))
 }

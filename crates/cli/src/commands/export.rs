@@ -1,23 +1,21 @@
 //! `lapis export`: writes a table as text that `lapis import` takes back exactly.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Permissions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use lapis::{SalvagedTable, Table};
+use lapis::{SalvagedTable, Store, Table};
 use serde::Serialize;
-use tempfile::NamedTempFile;
 
 use crate::failure::{Failure, Verdict};
 use crate::formats::{Format, RecordWriter, WriteError};
 use crate::json_bytes;
-use crate::output::{Output, closed, grouped};
-use crate::store_arguments::{StoreArguments, TableArguments};
+use crate::output::{Output, closed, grouped, unless_closed};
+use crate::store_arguments::{StoreArguments, TableArguments, is_internal};
+use crate::{complain, whole_file};
 
 /// Write a table as tab-separated values, CSV or JSON lines
 #[derive(Debug, Args)]
@@ -75,17 +73,20 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     }
     let (name, mut source) = if arguments.salvage {
         let name = arguments.table.table.clone();
-        (name, Source::Damaged { directory: &arguments.store.dir, lost: Vec::new() })
+        (name, Source::Damaged { store: &arguments.store, lost: Vec::new() })
     } else {
         let table = arguments.table.open(&arguments.store.open_to_read()?)?;
         (table.name().to_owned(), Source::Table(table))
     };
     let Some(path) = &arguments.output else {
         let sink = StandardOutput(output);
-        write_all(&mut source, &name, format, sink, |error| closed(&error))?;
+        let written = write_all(&mut source, &name, format, sink, |error| closed(&error));
+        unless_closed(written.map(drop))?;
         return source.verdict();
     };
-    let records = write_file(&mut source, &name, format, path)?;
+    let failed = |error: io::Error| Failure::file("write", path, &error);
+    let records =
+        whole_file::write(path, |sink| write_all(&mut source, &name, format, sink, failed))?;
     output.line(format_args!(
         "exported {} records of the table `{name}` to {}",
         grouped(records),
@@ -109,7 +110,7 @@ type TellRecord<'t> = &'t mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>;
 /// Where the records come from.
 enum Source<'a> {
     Table(Table),
-    Damaged { directory: &'a Path, lost: Vec<String> },
+    Damaged { store: &'a StoreArguments, lost: Vec<String> },
 }
 
 impl Source<'_> {
@@ -122,15 +123,13 @@ impl Source<'_> {
 
     /// Lists what cannot be read.
     fn verdict(&self) -> Result<Verdict, Failure> {
-        for lost in self.lost() {
-            eprintln!("lapis: lost: {lost}");
-        }
+        self.lost().iter().for_each(|lost| complain(format_args!("lost: {lost}")));
         Ok(if self.lost().is_empty() { Verdict::Good } else { Verdict::Bad })
     }
 
     /// Tells of every record of the table, until one is refused.
     fn for_each(&mut self, name: &str, tell: TellRecord<'_>) -> Result<(), Failure> {
-        let (directory, all_lost) = match self {
+        let (store, all_lost) = match self {
             Self::Table(table) => {
                 for entry in table.iter()? {
                     let (key, value) = entry?;
@@ -138,15 +137,16 @@ impl Source<'_> {
                 }
                 return Ok(());
             }
-            Self::Damaged { directory, lost } => (directory, lost),
+            Self::Damaged { store, lost } => (store, lost),
         };
-        let (mut others, mut refused) = (BTreeMap::<String, u64>::new(), None);
-        let report = lapis::salvage(directory, &mut |table, key, value| {
+        let (mut others, mut is_met, mut refused) = (BTreeMap::<String, u64>::new(), false, None);
+        let report = lapis::salvage(&store.dir, &mut |table, key, value| {
             let table = name_of(table);
             if table != name {
                 *others.entry(table).or_default() += 1;
                 return ControlFlow::Continue(());
             }
+            is_met = true;
             match tell(key, value) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(failure) => {
@@ -159,8 +159,30 @@ impl Source<'_> {
         for (other, entries) in others.iter().filter(|(other, _)| other.starts_with('?')) {
             all_lost.push(format!("the name of the table {other}, which has {entries} entries"));
         }
+        let mut of_tables = report.lost.iter().filter_map(|lost| lost.table.as_ref());
+        is_met |= of_tables.any(|table| name_of(table) == name);
+        if !is_met && !is_there_empty(store, name) {
+            self.verdict()?;
+            return Err(not_met(name, others.keys()));
+        }
         refused.map_or(Ok(()), Err)
     }
+}
+
+/// Whether a table of which nothing was met is there. Nothing is written by looking.
+fn is_there_empty(store: &StoreArguments, name: &str) -> bool {
+    let opened = Store::open(store.config().read_only(true));
+    opened.and_then(|store| store.table(name)).is_ok()
+}
+
+/// The sentence for a table of which nothing was met.
+fn not_met<'a>(name: &str, others: impl Iterator<Item = &'a String>) -> Failure {
+    let others: Vec<_> = others.filter(|other| !is_internal(other)).cloned().collect();
+    Failure::refused(if others.is_empty() {
+        format!("nothing of a table `{name}` was met, nor of any other")
+    } else {
+        format!("nothing of a table `{name}` was met; there is something of {}", others.join(", "))
+    })
 }
 
 /// What a table is called, or what stands for the name that is lost.
@@ -172,43 +194,13 @@ fn name_of(table: &SalvagedTable) -> String {
     }
 }
 
-/// Writes a file beside `path` and then gives it that name. What is there and no ordinary file, a
-/// pipe or a device, is written to directly.
-fn write_file(
-    source: &mut Source<'_>,
-    name: &str,
-    format: Format,
-    path: &Path,
-) -> Result<u64, Failure> {
-    let failed = |error: io::Error| Failure::file("write", path, &error);
-    let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        let file = File::options().write(true).open(path).map_err(failed)?;
-        let written = write_all(source, name, format, BufWriter::new(file), failed);
-        return written.map(|(records, _)| records);
-    }
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let partial: NamedTempFile = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(parent)
-        .map_err(failed)?;
-    let (records, sink) = write_all(source, name, format, BufWriter::new(partial), failed)?;
-    let partial = sink.into_inner().map_err(|error| failed(error.into_error()))?;
-    partial.as_file().sync_all().map_err(failed)?;
-    partial.persist(path).map_err(|error| failed(error.error))?;
-    Ok(records)
-}
-
 fn write_all<W: Write>(
     source: &mut Source<'_>,
     name: &str,
     format: Format,
     sink: W,
     failed: impl Fn(io::Error) -> Failure,
-) -> Result<(u64, W), Failure> {
+) -> Result<u64, Failure> {
     let mut writer = RecordWriter::new(format, sink);
     source.for_each(name, &mut |key, value| {
         writer.write(key, value).map_err(|error| match error {
@@ -221,8 +213,8 @@ fn write_all<W: Write>(
         })
     })?;
     let records = writer.records();
-    let sink = writer.finish().map_err(failed)?;
-    Ok((records, sink))
+    writer.finish().map_err(failed)?;
+    Ok(records)
 }
 
 /// Standard output as a destination of bytes.

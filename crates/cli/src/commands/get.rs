@@ -57,7 +57,6 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     }
     output.json(&object)?;
     if value.is_none() {
-        output.flush()?;
         return Err(not_there(table.name(), key));
     }
     Ok(Verdict::Good)
@@ -76,7 +75,6 @@ fn copy(
     let Some(mut reader) = table.reader(key)? else {
         object.insert("found".into(), Value::from(false));
         output.json(&object)?;
-        output.flush()?;
         return Err(not_there(table.name(), key));
     };
     let file =

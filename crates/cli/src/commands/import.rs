@@ -1,7 +1,7 @@
 //! `lapis import`: loads a text file of records, in batches, and resumes where it was stopped.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,16 +12,20 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
 use crate::formats::{
-    Format, KeyColumns, KeyPart, Layout, Position, ReadError, Record, RecordReader, guess,
+    Format, KeyColumns, KeyPart, Layout, Position, ReadError, Record, RecordReader,
+    begins_with_a_record, guess, is_enough,
 };
 use crate::import_progress::{FileIdentity, Journal, Progress, Reading};
 use crate::json_bytes::shown;
-use crate::output::{Output, grouped, human_bytes};
+use crate::output::{Output, grouped, human_bytes, unless_closed};
 use crate::progress;
 use crate::store_arguments::{NewTableArguments, StoreArguments};
 
 /// A batch ends early at this many bytes of keys and values, whatever `--batch` says.
 const BATCH_BYTES: usize = 256 * 1024;
+
+/// The most bytes of a file's beginning that its layout is guessed from.
+const BEGINNING_BYTES: usize = 256 * 1024;
 
 /// Load a file of records: tab-separated, CSV or JSON lines
 #[derive(Debug, Args)]
@@ -42,9 +46,9 @@ How a line becomes a record:
          --value-field; what `lapis export` wrote is taken back exactly (FIELD_base64 is base64)
 
 --key names other columns or fields; several are one key, with colons between them. A first line without
-numbers above columns of numbers is taken for the names of the columns (--header=no: it is a record). Keys
-that are there already, from this file or before, are replaced and counted, unless --on-duplicate says
-otherwise.
+numbers above columns of numbers is taken for the names of the columns (--header=no: it is a record). Of two
+columns it is a record, unless --header=yes says otherwise. Keys that are there already, from this file or
+before, are replaced and counted, unless --on-duplicate says otherwise.
 
 A batch is one transaction: all of it is stored or nothing. How far the import has come is stored in
 the same transaction, so that after a crash the same command goes on where it stopped, and once it
@@ -185,7 +189,14 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         Some(file) => {
             let journal = Journal::open(&store, table.name(), &file.path)?;
             let progress = match journal.load()? {
-                Some(found) if found.continues(&file, &reading) && !arguments.again => found,
+                Some(found)
+                    if found.continues(&file, &reading)
+                        && !arguments.again
+                        // A table that is made at once has all records, from the first on.
+                        && (found.finished || !arguments.sorted) =>
+                {
+                    found
+                }
                 _ => Progress::start(file, reading),
             };
             (Some(journal), Some(progress))
@@ -333,18 +344,31 @@ impl Import<'_> {
         let found = self.progress.as_ref().and_then(|progress| progress.found_key.clone());
         if found.is_none() && format != Format::Jsonl {
             let failed = |error| Failure::file("read", &self.arguments.file, &error);
-            let beginning = input.fill_buf().map_err(failed)?;
             let delimiter = match format {
                 Format::Csv => self.arguments.delimiter.byte(),
                 _ => b'\t',
             };
-            let guess = guess(beginning, delimiter);
             let named = self.arguments.key.iter().any(|part| matches!(part, KeyPart::Name(_)));
+            let is_asked = named || self.arguments.header != Header::Auto;
+            // Who waits for the first record to be acknowledged sends no second one before.
+            let does = |beginning: &[u8]| {
+                let is_settled = || is_asked || begins_with_a_record(beginning, delimiter);
+                is_enough(beginning) || self.arguments.acknowledge && is_settled()
+            };
+            let beginning = read_until(&mut input, does).map_err(failed)?;
+            let guess = guess(&beginning, delimiter);
+            input = Box::new(Cursor::new(beginning).chain(input));
             self.header = match self.arguments.header {
                 Header::Auto => named || guess.has_header,
                 asked => asked == Header::Yes,
             };
             self.warnings = guess.warnings;
+            if guess.may_be_header && !is_asked {
+                self.warnings.push(
+                    "the first line may be names, and was taken for a record (--header=yes: leave it out)"
+                        .to_owned(),
+                );
+            }
         }
         let layout = Layout {
             key: self.arguments.key.clone(),
@@ -377,8 +401,9 @@ impl Import<'_> {
             self.store(&batch, reader.position(), ended)?;
             bar.set_position(reader.position().byte_offset);
             if self.arguments.acknowledge && !batch.is_empty() {
-                output.bytes(format!("acknowledged {}\n", self.records).as_bytes())?;
-                output.flush()?;
+                let line = format!("acknowledged {}\n", self.records);
+                // Nobody has to hear of it for the rest of the file to be imported.
+                unless_closed(output.bytes(line.as_bytes()).and_then(|()| output.flush()))?;
             }
             if ended {
                 bar.finish_and_clear();
@@ -504,6 +529,9 @@ impl Import<'_> {
     fn wrong(&self, error: ReadError) -> Failure {
         let file = self.arguments.file.display();
         match error {
+            ReadError::Bad { line, what } if self.arguments.sorted => Failure::refused(format!(
+                "{file}:{line}: {what}; correct it and import again (nothing is stored)"
+            )),
             ReadError::Bad { line, what } => Failure::refused(format!(
                 "{file}:{line}: {what}; correct it and import again (its batch is not stored, \
                  the {} records before are)",
@@ -512,6 +540,29 @@ impl Import<'_> {
             ReadError::Io(error) => Failure::file("read", &self.arguments.file, &error),
         }
     }
+}
+
+/// Reads the beginning of a file until it does, whatever pieces it comes in.
+fn read_until(input: &mut dyn BufRead, does: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u8>> {
+    let mut beginning = Vec::new();
+    while beginning.len() < BEGINNING_BYTES {
+        let piece = match input.fill_buf() {
+            Ok(piece) => piece,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let piece = &piece[..piece.len().min(BEGINNING_BYTES - beginning.len())];
+        if piece.is_empty() {
+            break;
+        }
+        let (taken, ends_a_line) = (piece.len(), piece.contains(&b'\n'));
+        beginning.extend_from_slice(piece);
+        input.consume(taken);
+        if ends_a_line && does(&beginning) {
+            break;
+        }
+    }
+    Ok(beginning)
 }
 
 fn open(path: &Path, start: Position) -> Result<Box<dyn BufRead>, Failure> {

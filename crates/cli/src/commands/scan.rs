@@ -58,15 +58,37 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         return Err(Failure::refused("--from lies after --to; swap them"));
     }
     let entries = entries(arguments, &table)?;
-    let limit = arguments.limit.unwrap_or(u64::MAX);
     if output.is_json() {
         // Written as it is read: a scan may be larger than memory.
         output
             .bytes(format!("{{\"table\":{},\"entries\":[", Value::from(table.name())).as_bytes())?;
     }
-    let mut count = 0u64;
+    let mut count = 0;
+    let ended = print(entries, arguments, &mut count, output);
+    let end = if output.is_json() {
+        // An entry that cannot be read ends the object, too: it says why.
+        let failure = ended.as_ref().err();
+        let why = failure.and_then(|failure| Some((failure.sentence()?, failure.exit_code())));
+        let why = why.map_or_else(String::new, |(sentence, code)| {
+            format!(",\n\"error\":{},\"code\":{code}", Value::from(sentence))
+        });
+        output.bytes(format!("],\n\"count\":{count}{why}}}\n").as_bytes())
+    } else {
+        Ok(())
+    };
+    ended.and(end).map(|()| Verdict::Good)
+}
+
+/// Prints the entries and counts them.
+fn print(
+    entries: impl Iterator<Item = Entry>,
+    arguments: &Arguments,
+    count: &mut u64,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let limit = arguments.limit.unwrap_or(u64::MAX);
     for entry in entries {
-        if count == limit {
+        if *count == limit {
             break;
         }
         let (key, value) = entry?;
@@ -76,7 +98,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             if !arguments.keys_only {
                 json_bytes::insert(&mut object, "value", &value);
             }
-            output.bytes(if count == 0 { b"\n" } else { b",\n" })?;
+            output.bytes(if *count == 0 { b"\n" } else { b",\n" })?;
             output.bytes(Value::Object(object).to_string().as_bytes())?;
         } else {
             output.bytes(&key)?;
@@ -86,12 +108,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             }
             output.bytes(b"\n")?;
         }
-        count += 1;
+        *count += 1;
     }
-    if output.is_json() {
-        output.bytes(format!("],\n\"count\":{count}}}\n").as_bytes())?;
-    }
-    Ok(Verdict::Good)
+    Ok(())
 }
 
 /// A key and its value.

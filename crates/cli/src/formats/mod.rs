@@ -24,7 +24,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use lapis::MAX_VALUE_BYTES;
 
-pub use guess::guess;
+pub use guess::{begins_with_a_record, guess, is_enough};
 pub use key_columns::{KEY_SEPARATOR, KeyColumns, KeyPart};
 pub use writer::{RecordWriter, WriteError};
 

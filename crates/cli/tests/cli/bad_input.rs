@@ -1,10 +1,12 @@
 //! Bad input: one sentence on standard error, exit code 2, no store made on the way.
 
-use crate::runner::{Scene, run, text};
+use std::process::Command;
+
+use crate::runner::{Scene, finish, run, text};
 
 #[test]
 fn wrong_command_lines_are_refused() {
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 21] = [
         (&[], "name a command"),
         (&["frobnicate"], "there is no command `frobnicate`"),
         (&["get", "key"], "give --dir"),
@@ -15,6 +17,7 @@ fn wrong_command_lines_are_refused() {
         (&["scan", "--dir", "x", "--prefix", "a", "--from", "b"], "cannot be used with"),
         (&["import", "--dir", "x", "f.tsv", "--batch", "0"], "`0` is not a value of --batch"),
         (&["lab", "index", "--index", "b-tree"], "use one of wort, fast-fair, p-clht"),
+        (&["info", "--dir", "x", "--placement", "main-memory"], "--placement <WAY>: choose ssd, "),
         (&["crash", "b-tree"], "use one of wort"),
         (&["crash"], "give"),
         (&["crash", "pop-log:sparse"], "use one of pop-log, pop-log:padded"),
@@ -62,6 +65,52 @@ fn the_wort_study_refuses_what_it_cannot_run() {
         assert!(outcome.sentence(2).contains(expected), "{arguments:?}: {outcome:?}");
         assert!(outcome.stdout.is_empty());
     }
+}
+
+#[test]
+fn more_memory_for_pages_than_there_is_is_refused() {
+    let scene = Scene::new();
+    let program = env!("CARGO_BIN_EXE_lapis");
+    for words in ["put k v", "get k"] {
+        let limited =
+            format!("ulimit -v 2000000; exec {program} {words} --dir \"$0\" --cache-mib 4096");
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(limited).arg(scene.store());
+        let outcome = finish(command, b"");
+        assert!(outcome.sentence(2).contains("does not give so much memory"), "{outcome:?}");
+    }
+    assert!(!scene.store().exists());
+}
+
+#[test]
+fn experiments_that_no_machine_can_run_are_refused() {
+    let most = u64::MAX.to_string();
+    let study = ["amplification", "--threads", "1", "--index", "wort"];
+    for (experiment, option, expected) in [
+        (&["inplace", "--size", "8", "--measured-only"][..], "--operations", "100,000,000 times"),
+        (&["inplace", "--size", "8"], "--modelled-operations", "100,000,000 times"),
+        (&study, "--keys", "1 to 64,000,000 keys"),
+        (&study, "--operations", "1 to 64,000,000 keys"),
+    ] {
+        let outcome = run([&["lab"], experiment, &[option, &most]].concat());
+        assert!(outcome.sentence(2).contains(expected), "{experiment:?}: {outcome:?}");
+    }
+    let outcome = run(["demo", "--records", &most]);
+    assert!(outcome.sentence(2).contains("is not a value of --records"), "{outcome:?}");
+}
+
+#[test]
+fn a_figure_or_document_that_cannot_be_written_is_refused_before_the_experiment() {
+    let scene = Scene::new();
+    // It would be refused itself.
+    let experiment = ["lab", "inplace", "--size", "0"];
+    let figure = scene.path("x.txt");
+    let outcome = run(experiment.iter().chain(&["--plot", text(&figure)]));
+    assert!(outcome.sentence(2).contains("a figure is written as .svg or .html"), "{outcome:?}");
+    let document = scene.path("x.md");
+    let outcome = run(experiment.iter().chain(&["--write", text(&document)]));
+    assert!(outcome.sentence(2).contains("cannot write into"), "{outcome:?}");
+    assert!(!figure.exists() && !document.exists());
 }
 
 #[test]

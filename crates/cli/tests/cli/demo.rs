@@ -1,6 +1,9 @@
 //! The demo, made small.
 
-use crate::runner::{lapis, run};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::runner::{Scene, ended, lapis, run, text};
 
 const SMALL: [&str; 11] = [
     "demo",
@@ -42,4 +45,25 @@ fn the_demo_goes_on_with_other_text_where_there_are_no_crates() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("text files under"), "{text}");
     assert!(text.contains("Where to go next"), "{text}");
+}
+
+#[test]
+fn a_demo_that_is_stopped_leaves_nothing_behind() {
+    let scene = Scene::new();
+    let place = scene.store();
+    std::fs::create_dir(&place).unwrap();
+    let is_empty = || place.read_dir().unwrap().next().is_none();
+    let words = ["demo", "--records", "20000", "--dir", text(&place)];
+    let mut command = lapis();
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    while is_empty() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let stopped = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(stopped.unwrap().success());
+    let outcome = ended(words.map(str::to_owned).to_vec(), child);
+    assert_eq!(outcome.code, Some(130), "{outcome:?}");
+    assert!(String::from_utf8_lossy(&outcome.stdout).contains("stopped early"), "{outcome:?}");
+    assert!(is_empty());
 }

@@ -1,6 +1,10 @@
 //! import and export.
 
-use crate::runner::{Outcome, Scene, text};
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::runner::{Outcome, Scene, ended, text};
 
 fn import(scene: &Scene, file: &std::path::Path, more: &[&str]) -> Outcome {
     scene.run(["import", text(file)].iter().chain(more))
@@ -134,6 +138,24 @@ fn names_above_numbers_are_no_record_unless_that_is_asked_for() {
 }
 
 #[test]
+fn a_key_and_a_value_above_numbers_come_back_from_what_was_exported() {
+    for format in ["tsv", "csv"] {
+        let scene = Scene::new();
+        let file = scene.file(
+            "f.jsonl",
+            "{\"key\":\"a\",\"value\":\"none\"}\n{\"key\":\"b\",\"value\":\"1\"}\n",
+        );
+        import(&scene, &file, &["--value-field", "value"]).good();
+        let exported = scene.run(["export", "--format", format]).good_text();
+        let other = Scene::new();
+        let file = other.file(&format!("f.{format}"), exported);
+        let said = import(&other, &file, &[]).good_text();
+        assert!(said.contains("--header=yes"), "{said}");
+        assert_eq!(records(&other), records(&scene), "{format}");
+    }
+}
+
+#[test]
 fn records_whose_key_is_there_are_replaced_kept_or_refused() {
     let scene = Scene::new();
     let file = scene.file("f.tsv", "a\t1\nb\t2\na\t3\n");
@@ -174,6 +196,44 @@ fn standard_input_can_be_imported() {
     assert_eq!(scene.run(["get", "b"]).good(), b"2");
     let outcome = scene.run_with_input(["import", "-"], b"a\t1\n");
     assert!(outcome.sentence(2).contains("--format"));
+}
+
+#[test]
+fn a_header_is_found_whatever_pieces_it_comes_in() {
+    let scene = Scene::new();
+    let mut import = scene.command(["import", "-", "--format", "csv", "--json"]);
+    let piped = import.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for line in ["version,time_us,op\n", "1,10,2a\n", "2,11,28\n"] {
+        input.write_all(line.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    drop(input);
+    let report = ended(vec!["import".to_owned()], child).json();
+    assert_eq!((&report["header"], &report["records"]), (&true.into(), &2.into()));
+}
+
+#[test]
+fn sorted_records_are_imported_from_the_first_on_after_an_import_that_ended_early() {
+    let scene = Scene::new();
+    let file = scene.file("q.tsv", "a\t1\nb\t2\nc\t3\nd\t4\n");
+    scene.run(["put", "d", "0"]).good();
+    import(&scene, &file, &["--batch", "1", "--on-duplicate", "error"]).sentence(2);
+    for key in ["a", "b", "c", "d"] {
+        scene.run(["delete", key]).good();
+    }
+    let report = import(&scene, &file, &["--sorted", "--json"]).json();
+    assert_eq!((&report["records"], &report["resumed_from"]), (&4.into(), &0.into()));
+    assert_eq!(scene.run(["export"]).good_text(), "a\t1\nb\t2\nc\t3\nd\t4\n");
+}
+
+#[test]
+fn a_bad_line_among_sorted_records_says_that_nothing_is_stored() {
+    let scene = Scene::new();
+    let file = scene.file("f.tsv", "a\t1\nbad line\n");
+    let outcome = import(&scene, &file, &["--sorted"]);
+    assert!(outcome.sentence(2).ends_with("(nothing is stored)"), "{outcome:?}");
 }
 
 #[test]

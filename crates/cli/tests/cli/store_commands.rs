@@ -2,9 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::runner::{Scene, run, text};
+use crate::runner::{Outcome, Scene, ended, run, text};
 
 #[test]
 fn what_is_put_is_got_byte_for_byte() {
@@ -202,6 +202,81 @@ fn a_reader_that_stops_early_is_not_an_error() {
     }
 }
 
+/// An output that nobody reads any more.
+fn closed() -> Stdio {
+    std::io::pipe().unwrap().1.into()
+}
+
+/// What comes of a command whose standard output nobody reads.
+fn run_unread(scene: &Scene, arguments: &[&str]) -> Outcome {
+    let mut command = scene.command(arguments);
+    let piped = command.stdin(Stdio::null()).stdout(closed()).stderr(Stdio::piped());
+    ended(Vec::new(), piped.spawn().unwrap())
+}
+
+#[test]
+fn a_failure_is_one_if_nobody_reads_the_output() {
+    let scene = alphabet();
+    for command in
+        [&["get", "other"][..], &["get", "other", "--json"], &["delete", "other", "--json"]]
+    {
+        let outcome = run_unread(&scene, command);
+        assert!(outcome.sentence(1).contains("there is no key `other`"), "{outcome:?}");
+    }
+    let outcome = run_unread(&scene, &["get", "a", "--table", "other", "--json"]);
+    assert!(outcome.sentence(2).contains("no table `other`"), "{outcome:?}");
+    let outcome = run_unread(&Scene::new(), &["get", "a", "--json"]);
+    assert!(outcome.sentence(2).contains("there is no store in"), "{outcome:?}");
+    for command in
+        [&["check"][..], &["check", "--json"], &["info"], &["get", "a"], &["put", "b", "c"]]
+    {
+        let outcome = run_unread(&scene, command);
+        assert_eq!((outcome.code, &*outcome.stderr), (Some(0), ""), "{command:?}");
+    }
+}
+
+#[test]
+fn a_failed_check_is_one_if_nobody_reads_the_output() {
+    let scene = damaged();
+    for command in [&["check"][..], &["check", "--json"], &["export", "--salvage"]] {
+        assert_eq!(run_unread(&scene, command).code, Some(1), "{command:?}");
+    }
+}
+
+#[test]
+fn a_backup_that_is_not_read_to_its_end_is_an_error() {
+    let scene = Scene::new();
+    scene.run(["put", "key", "value"]).good();
+    let outcome = run_unread(&scene, &["backup", "-"]);
+    assert_eq!(outcome.sentence(2), "cannot write the backup to standard output: broken pipe");
+    scene.run(["put", "long", "--file", text(&scene.file("long", vec![1; 1 << 20]))]).good();
+    let outcome = run_unread(&scene, &["backup", "-"]);
+    assert_eq!(outcome.sentence(2), "cannot write the backup to standard output: broken pipe");
+}
+
+#[test]
+fn an_import_goes_on_if_nobody_reads_what_it_acknowledges() {
+    let scene = Scene::new();
+    let file = scene.file("f.tsv", "a\t1\nb\t2\nc\t3\n");
+    let import = ["import", text(&file), "--acknowledge", "--batch", "1"];
+    assert_eq!(run_unread(&scene, &import).code, Some(0));
+    assert_eq!(scene.run(["scan", "--keys-only"]).good_text(), "a\nb\nc\n");
+}
+
+#[test]
+fn a_standard_error_that_takes_nothing_leaves_the_exit_code() {
+    let scene = damaged();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for (command, code) in
+        [(&["get", "key"][..], 1), (&["put", "", "v"], 2), (&["export", "--salvage"], 1)]
+    {
+        for stderr in [closed(), full().into()] {
+            let status = scene.command(command).stdout(Stdio::null()).stderr(stderr).status();
+            assert_eq!(status.unwrap().code(), Some(code), "{command:?}");
+        }
+    }
+}
+
 #[test]
 fn an_output_that_takes_nothing_is_an_error() {
     let scene = alphabet();
@@ -306,18 +381,69 @@ fn a_damaged_value_fails_the_check() {
     assert!(!report["problems"].as_array().unwrap().is_empty());
 }
 
-#[test]
-fn what_can_be_read_of_a_damaged_store_is_exported_and_the_rest_is_listed() {
+fn lines() -> String {
+    (0..2000).map(|i| format!("key{i:04}\tvalue{i}\n")).collect()
+}
+
+/// A store with those lines.
+fn many() -> Scene {
     let scene = Scene::new();
-    let lines: String = (0..2000).map(|i| format!("key{i:04}\tvalue{i}\n")).collect();
-    let file = scene.file("many.tsv", &lines);
+    let file = scene.file("many.tsv", lines());
     scene.run(["import", text(&file)]).good();
-    assert_eq!(scene.run(["export", "--salvage"]).good_text(), lines);
+    scene
+}
+
+/// Changes a bit of one page in the middle of the table.
+fn damage(scene: &Scene) {
     let path = scene.store().join("pages.lapis");
     let mut bytes = std::fs::read(&path).unwrap();
     let at = bytes.windows(9).rposition(|window| window == b"value1000").unwrap();
     bytes[at] ^= 1;
     std::fs::write(&path, bytes).unwrap();
+}
+
+fn damaged() -> Scene {
+    let scene = many();
+    damage(&scene);
+    scene
+}
+
+#[test]
+fn a_scan_of_a_damaged_store_is_one_object_with_json() {
+    let outcome = damaged().run(["scan", "--json"]);
+    let sentence = outcome.sentence(2);
+    let object: serde_json::Value = serde_json::from_slice(&outcome.stdout).unwrap();
+    assert_eq!((&object["error"], &object["code"]), (&sentence.into(), &2.into()));
+    let entries = object["entries"].as_array().unwrap();
+    assert!((1..2000).contains(&entries.len()), "{}", entries.len());
+    assert_eq!(object["count"], entries.len());
+}
+
+#[test]
+fn a_table_of_which_a_salvage_meets_nothing_is_refused_and_those_it_meets_are_named() {
+    let scene = many();
+    scene.run(["put", "key", "value", "--table", "second"]).good();
+    scene.run(["put", "key", "value", "--table", "empty"]).good();
+    scene.run(["delete", "key", "--table", "empty"]).good();
+    let path = scene.path("out.tsv");
+    for more in [&[][..], &["--output", text(&path)]] {
+        let outcome = scene.run(["export", "--salvage", "--table", "other"].iter().chain(more));
+        let sentence = outcome.sentence(2);
+        assert!(
+            sentence.ends_with("`other` was met; there is something of main, second"),
+            "{sentence}"
+        );
+        assert!(outcome.stdout.is_empty() && !path.exists());
+    }
+    assert_eq!(scene.run(["export", "--salvage", "--table", "empty"]).good(), b"");
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_store_is_exported_and_the_rest_is_listed() {
+    let scene = many();
+    let lines = lines();
+    assert_eq!(scene.run(["export", "--salvage"]).good_text(), lines);
+    damage(&scene);
     assert_ne!(scene.run(["export"]).code, Some(0));
     let outcome = scene.run(["export", "--salvage"]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
@@ -342,6 +468,41 @@ fn a_backup_is_verified_and_restored_and_a_store_is_not_overwritten() {
     assert!(run(["restore", text(&backup)]).sentence(2).contains("give --dir"));
     std::fs::write(&backup, &std::fs::read(&backup).unwrap()[..100]).unwrap();
     assert!(run(["restore", "--verify", text(&backup)]).sentence(2).contains("cut off"));
+}
+
+#[test]
+fn a_backup_is_written_into_a_pipe_and_where_a_link_leads_to() {
+    let scene = alphabet();
+    let link = scene.path("link");
+    std::os::unix::fs::symlink("a.backup", &link).unwrap();
+    // The first time there is nothing there yet.
+    for _ in 0..2 {
+        scene.run(["backup", text(&link)]).good();
+        assert!(link.is_symlink());
+        run(["restore", "--verify", text(&scene.path("a.backup"))]).good();
+    }
+    let pipe = scene.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reads = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read(pipe).unwrap()
+    });
+    scene.run(["backup", text(&pipe)]).good();
+    assert!(std::fs::read(scene.path("a.backup")).unwrap() == reads.join().unwrap());
+    assert!(!pipe.metadata().unwrap().is_file());
+}
+
+#[test]
+fn a_backup_that_cannot_be_read_or_written_is_named() {
+    let scene = alphabet();
+    let directory = scene.path("");
+    let directory = text(&directory);
+    let outcome = run(["restore", "--verify", directory]);
+    assert_eq!(outcome.sentence(2), format!("cannot read {directory}: is a directory"));
+    let nowhere = scene.path("nowhere/a.backup");
+    let outcome = scene.run(["backup", text(&nowhere)]);
+    let sentence = format!("cannot write {}: no such file or directory", nowhere.display());
+    assert_eq!(outcome.sentence(2), sentence);
 }
 
 #[test]

@@ -6,11 +6,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use lapis_crash::StopFlag;
+
 use super::worker::READY;
 use crate::failure::{Failure, reason};
 
 /// How long the process may take to open the store.
 const LONGEST_START: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether to stop.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What came of a round.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub struct Plan<'a> {
     pub threads: u8,
     /// When the kill comes, after the beginning of the work.
     pub kill_after: Duration,
+    /// Or when this is raised.
+    pub stop: StopFlag,
 }
 
 /// Runs the process, kills it, and returns what it had reported.
@@ -65,7 +72,9 @@ pub fn run(plan: Plan<'_>) -> Result<Round, Failure> {
     let is_ready = ready.recv_timeout(LONGEST_START);
     let began = Instant::now();
     if is_ready.is_ok() {
-        std::thread::sleep(plan.kill_after);
+        while began.elapsed() < plan.kill_after && !plan.stop.is_raised() {
+            std::thread::sleep(LOOK.min(plan.kill_after.saturating_sub(began.elapsed())));
+        }
     }
     let ended_itself = child.try_wait().ok().flatten();
     let worked = began.elapsed();

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use lapis::{Config, Durability, Store};
+use lapis_crash::StopFlag;
 use lapis_engine::Placement;
 use tempfile::TempDir;
 
@@ -26,7 +27,7 @@ use self::records::Records;
 use self::summary::Report;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, human_bytes};
-use crate::progress;
+use crate::{progress, stop};
 
 pub use self::worker::{Arguments as WorkerArguments, run as run_worker};
 
@@ -35,6 +36,9 @@ pub const TABLES: [&str; 2] = ["records", "lengths"];
 
 /// DRAM for pages: less than the records take.
 const CACHE_BYTES: usize = 16 << 20;
+
+/// Records at most: the demo has all of them in memory, several times, to compare them.
+const MOST_RECORDS: u64 = 10_000_000;
 
 /// Records per transaction while loading.
 const LOAD_BATCH: usize = 1000;
@@ -54,10 +58,11 @@ Examples:
 The records are source lines of the crates that lapis was built from, found in cargo's registry
 directory; where that is missing, other text of this machine. The store lies in a temporary
 directory, which is removed at the end. Exit code 1 if an acknowledged write was lost or the crash
-checker found a state that Lapis does not survive.")]
+checker found a state that Lapis does not survive. SIGINT (Ctrl-C) and SIGTERM end it early, with exit
+code 130 or 143 if nothing was wrong until then; the store is removed then, too.")]
 pub struct Arguments {
     /// Records to load
-    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=MOST_RECORDS))]
     records: u64,
     /// How often the process that writes is killed
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -83,10 +88,44 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let started = Instant::now();
     let seed = arguments.seed.unwrap_or_else(rand::random);
+    let stop = stop::on_signals();
     let directory = make_directory(arguments.dir.as_deref())?;
-    let store_path = directory.path().join("store");
-    output.announce(format_args!("1  a store in {}", store_path.display()))?;
     let mut report = Report::new(seed);
+    let shown = show(arguments, directory.path(), stop, &mut report, output);
+    report.stopped = stop.is_raised();
+    match shown {
+        // The signal may have ended the other process, too.
+        Err(Failure::Refused(_)) if report.stopped => {}
+        shown => shown?,
+    }
+    report.seconds = started.elapsed().as_secs_f64();
+    if arguments.keep {
+        report.kept = Some(directory.keep().join("store").display().to_string());
+    }
+    output.json(&report)?;
+    if report.stopped {
+        output.line("stopped early: what would have come next is left out")?;
+    } else {
+        summary::print(&report, output)?;
+    }
+    Ok(match report.is_good() {
+        true if report.stopped => Verdict::Stopped,
+        true => Verdict::Good,
+        false => Verdict::Bad,
+    })
+}
+
+/// Shows all of it, or as much as there is time for before it is stopped.
+fn show(
+    arguments: &Arguments,
+    directory: &Path,
+    stop: StopFlag,
+    report: &mut Report,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let seed = report.seed;
+    let store_path = directory.join("store");
+    output.announce(format_args!("1  a store in {}", store_path.display()))?;
 
     let records = collect(arguments, output)?;
     report.sources = records.sources;
@@ -94,7 +133,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     report.records = loaded as u64;
     let keys = Keys::of(records.entries);
     let load_began = Instant::now();
-    let evictions = load(&store_path, &keys, loaded)?;
+    let evictions = load(&store_path, &keys, loaded, stop)?;
+    if stop.is_raised() {
+        return Ok(());
+    }
     report.load_seconds = load_began.elapsed().as_secs_f64();
     output.announce(format_args!(
         "   loaded in {:.2} s, {} records/s, {LOAD_BATCH} to a transaction",
@@ -115,28 +157,26 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         arguments.kills, arguments.threads
     ))?;
     let mut ledger = Ledger::new(&keys, loaded);
-    let killing = Killing { arguments, seed, directory: directory.path(), store: &store_path };
-    killing.run(&keys, &mut ledger, &mut report, output)?;
+    let killing = Killing { arguments, seed, directory, store: &store_path, stop };
+    killing.run(&keys, &mut ledger, report, output)?;
+    if stop.is_raised() {
+        return Ok(());
+    }
 
     output
         .announce("4  transactions on the modelled machine, the power cut between any two steps")?;
-    report.crash = modelled::explore(seed, arguments.images, output)?;
+    report.crash = modelled::explore(seed, arguments.images, stop, output)?;
+    if stop.is_raised() {
+        return Ok(());
+    }
     output.announce("5  what a put costs on the modelled machine")?;
     report.per_put = modelled::count_puts(&keys, loaded, Placement::ThreeTier)?;
     report.per_put_on_ssd = modelled::count_puts(&keys, loaded, Placement::Ssd)?;
 
-    {
-        let info = open(&store_path)?.info(false)?;
-        report.durability = info.durability.to_owned();
-        report.why = info.why.to_owned();
-    }
-    report.seconds = started.elapsed().as_secs_f64();
-    if arguments.keep {
-        report.kept = Some(directory.keep().join("store").display().to_string());
-    }
-    output.json(&report)?;
-    summary::print(&report, output)?;
-    Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad })
+    let info = open(&store_path)?.info(false)?;
+    report.durability = info.durability.to_owned();
+    report.why = info.why.to_owned();
+    Ok(())
 }
 
 fn make_directory(parent: Option<&Path>) -> Result<TempDir, Failure> {
@@ -180,13 +220,13 @@ pub fn length_of(value: &[u8]) -> [u8; 4] {
     (value.len() as u32).to_le_bytes()
 }
 
-/// Loads the records. Returns how many pages had to make room for others.
-fn load(path: &Path, keys: &Keys, loaded: usize) -> Result<u64, Failure> {
+/// Loads the records, until it is stopped. Returns how many pages had to make room for others.
+fn load(path: &Path, keys: &Keys, loaded: usize, stop: StopFlag) -> Result<u64, Failure> {
     let store = open(path)?;
     let [records, lengths] = TABLES.map(|name| store.table_or_create(name));
     let (records, lengths) = (records?, lengths?);
     let bar = progress::count(loaded as u64, "records");
-    for start in (0..loaded).step_by(LOAD_BATCH) {
+    for start in (0..loaded).step_by(LOAD_BATCH).take_while(|_| !stop.is_raised()) {
         let mut transaction = store.transaction()?;
         for index in start..(start + LOAD_BATCH).min(loaded) {
             let (key, text) = (keys.key(index), keys.text(index));
@@ -208,6 +248,7 @@ struct Killing<'a> {
     seed: u64,
     directory: &'a Path,
     store: &'a Path,
+    stop: StopFlag,
 }
 
 impl Killing<'_> {
@@ -230,7 +271,11 @@ impl Killing<'_> {
                 round,
                 threads: self.arguments.threads,
                 kill_after: Duration::from_millis(wait),
+                stop: self.stop,
             })?;
+            if self.stop.is_raised() {
+                break;
+            }
             let threads = usize::from(self.arguments.threads);
             let summary = ledger.enter_round(self.seed, round, threads, &killed.reports)?;
             report.kills += 1;

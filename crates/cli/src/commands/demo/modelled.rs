@@ -1,7 +1,7 @@
 //! The demo's second half: the store on the modelled machine, where the power can be cut between
 //! any two steps, and where everything that reaches the media is counted.
 
-use lapis_crash::{ExploreOptions, Structure, explore_structure};
+use lapis_crash::{ExploreOptions, StopFlag, Structure, explore_structure};
 use lapis_engine::Placement;
 use lapis_lab::experiment::OPTANE_100;
 use lapis_lab::key_value::KeyValue;
@@ -33,14 +33,21 @@ const COUNTING_SEED: u64 = 1;
 const EXPLORED: [&str; 4] =
     ["store:ssd", "store:basic-nvm", "store:three-tier", "store:nvm-direct"];
 
-/// Explores the crashes of the store's transactions, up to `images` of them, as many in each placement.
-pub fn explore(seed: u64, images: u64, output: &mut Output) -> Result<CrashSummary, Failure> {
+/// Explores the crashes of the store's transactions, up to `images` of them, as many in each placement, until it is
+/// stopped.
+pub fn explore(
+    seed: u64,
+    images: u64,
+    stop: StopFlag,
+    output: &mut Output,
+) -> Result<CrashSummary, Failure> {
     let options = ExploreOptions {
         ops: EXPLORED_OPERATIONS,
         seed,
         image_limit: (images / EXPLORED.len() as u64).max(1),
         exhaustive_limit: EXHAUSTIVE_LIMIT,
         samples: SAMPLES,
+        stop,
         ..ExploreOptions::default()
     };
     let bar = progress::count(images, "images");

@@ -56,6 +56,9 @@ pub struct Report {
     pub seed: u64,
     /// Seconds that everything took.
     pub seconds: f64,
+    /// Whether a signal ended it early: the rest is what was found until then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
     /// Where the store was left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
@@ -108,6 +111,7 @@ impl Report {
             why: String::new(),
             seed,
             seconds: 0.0,
+            stopped: false,
             kept: None,
         }
     }
