@@ -235,6 +235,9 @@ impl Together {
     }
 }
 
+/// A clock is for ever: who looks for leaks finds it here.
+static CLOCKS: Mutex<Vec<&AtomicU64>> = Mutex::new(Vec::new());
+
 /// Three workers that each do 25 things. What came of it, and how often what was done.
 fn run(
     policy: &SchedulePolicy,
@@ -253,6 +256,7 @@ fn run(
         Storage::ssd(ssd(1), ssd(LOG_BLOCKS))
     };
     let now_ms: &AtomicU64 = Box::leak(Box::default());
+    CLOCKS.lock().push(now_ms);
     let options = EngineOptions { clock: Clock::Set(now_ms), ..placements::options(placement) };
     let together = &Together {
         engine: Engine::create(machine.clone(), storage, &options).unwrap(),
