@@ -11,7 +11,7 @@ use super::expectation::{Expectation, Known};
 use super::guarded::guarded;
 use super::recovery::{Extent, Scratch, recover, seed_after_recovery};
 use super::{ImageChecker, read_line};
-use crate::erased::{AnyState, AnySubject, AnyValue, hash_of};
+use crate::erased::{AnyState, AnySubject, AnyValue};
 use crate::oracle::Failure;
 use crate::spread::Spread;
 use crate::storage::{Contents, contents_of, hold};
@@ -184,9 +184,7 @@ impl ImageChecker {
                 images += 1;
                 crash_states.apply_to_devices(&image, &self.devices);
                 crash_states.apply(&image, &mut self.region).map_err(region_failure)?;
-                // Of the image, not of how many came before: shown again it is the first.
-                let seed = hash_of(&(seed, point.position, image.choices()));
-                let result = self.check(subject, course.after(ended), seed, 1);
+                let result = self.check(subject, course.after(ended), seed ^ images, 1);
                 crash_states.revert(&image, &mut self.region).map_err(region_failure)?;
                 outcome = result.map(|_| ()).map_err(|failure| Failure::DuringRecovery {
                     what: format!(
