@@ -219,11 +219,12 @@ fn create(
     };
     // F2: what is left of an earlier creation goes before its pages do.
     let remove_named = || {
-        for path in [LOG_FILE, MEMORY_FILE].map(|name| directory.join(name)) {
-            let _ = std::fs::remove_file(path);
-        }
+        let paths = [LOG_FILE, MEMORY_FILE].map(|name| directory.join(name));
+        paths.map(|path| std::fs::remove_file(path).is_ok()).contains(&true)
     };
-    remove_named();
+    if remove_named() {
+        turn.sync_all().map_err(failed)?;
+    }
     let whole = || {
         let memory = config.memory().map(|memory| NewMemory::make(&memory, config));
         let mut memory = memory.transpose()?;

@@ -97,9 +97,10 @@
 //! counted at the very end of the log is a crash, and the entry was never acknowledged; anything
 //! else that does not match is damage, and is reported ([`LogError::Damaged`]) and never taken
 //! for the end of the log. What remains: damage that only clears bits, in the last entry, looks like
-//! a tear; a header in the last segment that is zero as a whole, of any entry, looks like one that never persisted, and
-//! what is behind it goes with it; the start has no checksum of its own; and a link that comes to lead to an unused block as large as a segment looks like one whose
-//! entry has not persisted. One that leads anywhere else is refused: open asks the allocator.
+//! a tear; a header in the last segment that is zero as a whole, of any entry, looks like one that
+//! never persisted, and what is behind it goes with it; the start has no checksum of its own; and a
+//! link that comes to lead to an unused block as large as a segment looks like one whose entry has
+//! not persisted. One that leads anywhere else is refused: open asks the allocator.
 //!
 //! # Recycling
 //!

@@ -9,6 +9,7 @@ use lapis_pmem::{MutantList, Optimisations};
 
 use crate::concurrent::subjects::ConcurrentStore;
 use crate::concurrent::{ConcurrentSubject, PLANNED_WORKERS};
+use crate::subjects::store::KINDS;
 
 mod cells;
 mod each_subject;
@@ -149,6 +150,19 @@ impl Structure {
             .chain(CellKind::ALL.map(Self::Cell))
             .chain(PageKind::ALL.map(Self::Page))
             .chain([Self::BlockLog, Self::FpLeaves, Self::Allocator, Self::Store])
+    }
+
+    /// Whether its runs pass the code of another one, so that they commit that one's mutants.
+    pub fn passes_code_of(self, part: Self) -> bool {
+        match (self, part) {
+            _ if part == self => true,
+            (_, Self::Allocator) => true,
+            // Its log, its pages in persistent memory, and its tables in indexes.
+            (Self::Store, Self::BlockLog | Self::Page(_)) => true,
+            (Self::Store, Self::Index(kind)) => KINDS.contains(&kind),
+            (Self::Cell(kind), Self::Log(_)) => kind.takes_log(),
+            _ => false,
+        }
     }
 
     /// The name on the command line.

@@ -22,7 +22,6 @@ use lapis_crash::{
     explore_further, explore_structure, persist_point_called, points_of_sources,
     structure_persist_points,
 };
-use lapis_index::IndexKind;
 use lapis_lab::experiment::table::Table;
 use lapis_pmem::Optimisations;
 
@@ -438,27 +437,12 @@ fn refuse_what_is_of_others(arguments: &Arguments, structure: Structure) -> Resu
     let Some(mutant) = arguments.mutants.mutant else { return Ok(()) };
     let has = |of: &Structure| of.mutants().entries.iter().any(|entry| entry.mutant == mutant);
     match Structure::all().find(has) {
-        Some(owner) if !is_at_work(owner, structure) => Err(Failure::refused(format!(
+        Some(owner) if !structure.passes_code_of(owner) => Err(Failure::refused(format!(
             "{} is an error of {owner}, which {structure} cannot commit; explore {owner}, or choose one of \
              {structure}",
             mutant.0
         ))),
         _ => Ok(()),
-    }
-}
-
-/// Whether runs of a structure pass the code of this one.
-fn is_at_work(part: Structure, structure: Structure) -> bool {
-    match (structure, part) {
-        _ if part == structure => true,
-        (_, Structure::Allocator) => true,
-        // Its log, its pages in persistent memory, and the tables that its runs have in indexes.
-        (Structure::Store, Structure::BlockLog | Structure::Page(_)) => true,
-        (Structure::Store, Structure::Index(kind)) => {
-            matches!(kind, IndexKind::Wort | IndexKind::FastFair)
-        }
-        (Structure::Cell(kind), Structure::Log(_)) => kind.takes_log(),
-        _ => false,
     }
 }
 

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapis_device::Modelled;
-use lapis_engine::{
-    Durability, Engine, EngineError, IndexKind, KeyRange, Placement, Table, Transaction,
-};
+use lapis_engine::{Durability, Engine, EngineError, KeyRange, Placement, Table, Transaction};
 use lapis_pmem::{AuditReport, Observed};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -19,12 +17,10 @@ use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan, Stop};
 use crate::storage::Storage;
 use crate::subject::text;
-use crate::subjects::store::{EXPIRED, Site, Tiers};
+use crate::subjects::store::{EXPIRED, KINDS, Site, Tiers};
 
 const TABLES: [&str; 2] = ["left", "right"];
 const KEYS: u8 = 4;
-/// What the tables are in, if they are in indexes.
-const KINDS: [IndexKind; 2] = [IndexKind::Wort, IndexKind::FastFair];
 
 /// A store that several workers use.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use crate::storage::Storage;
 use crate::subject::{Subject, text};
 
 /// What they are in, if they are in indexes: one that orders what was flushed before, and one that does not.
-const KINDS: [IndexKind; 2] = [IndexKind::Wort, IndexKind::FastFair];
+pub(crate) const KINDS: [IndexKind; 2] = [IndexKind::Wort, IndexKind::FastFair];
 /// Blocks that a disk has which is often full: the journal of pages, the reserve, and not much more.
 const FULL_DISK_BLOCKS: u64 = 120;
 /// There, so many operations fill it, as many make room, and so on.
