@@ -132,9 +132,6 @@ pub mod subjects;
 mod timed;
 mod timeline;
 
-// The indexes as they are compiled there.
-use lapis_compiled_indexes as _;
-
 pub use coverage::{Coverage, known_persist_points};
 pub use explore::explore;
 pub use lapis_device::{BytesOfLine, Modelled, PersistPoint};

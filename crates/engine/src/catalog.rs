@@ -199,7 +199,8 @@ impl<D: Domain> Shared<D> {
         options: &IndexOptions,
     ) -> Result<Contents<D>, EngineError> {
         let largest = self.log.block_log().largest_payload_bytes();
-        let index = IndexTable::create(self.memory.pool()?, kind, options, largest)?;
+        let index =
+            IndexTable::create(self.memory.indexes, self.memory.pool()?, kind, options, largest)?;
         Ok(Contents::Index(index))
     }
 

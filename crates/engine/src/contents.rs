@@ -28,7 +28,6 @@ pub(crate) enum Place {
 
 /// What the records of a table are in.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there are few, and each lives long")]
 pub(crate) enum Contents<D: Domain> {
     Tree(EngineTree<D>),
     Index(IndexTable<D>),

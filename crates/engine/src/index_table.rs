@@ -37,7 +37,9 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_index::{AnyIndex, IndexError, IndexKind, IndexOptions, IndexRoot, MAX_KEY_BYTES};
+use lapis_index::{
+    AnyIndex, IndexError, IndexKind, IndexMaker, IndexOptions, IndexRoot, MAX_KEY_BYTES,
+};
 use lapis_pmem::{
     BlockVisitor, Committed, Domain, Guard, Link, PCell, Pool, ReachableBlocks, persistent,
 };
@@ -77,25 +79,27 @@ pub(crate) struct IndexTable<D: Domain> {
 impl<D: Domain> IndexTable<D> {
     /// An empty index, durable, which nothing refers to (X3).
     pub(crate) fn create(
+        indexes: &IndexMaker<D, [u8]>,
         pool: &Arc<Pool<D>>,
         kind: IndexKind,
         options: &IndexOptions,
         largest_payload: usize,
     ) -> Result<Self, EngineError> {
-        let root = pool.fence(AnyIndex::<D, [u8]>::create(kind, pool, options)?);
+        let root = pool.fence(indexes.create(kind, pool, options)?);
         // To the catalog it is a number, and durable by now.
-        Self::open(pool, kind, root.release().bits(), largest_payload)
+        Self::open(indexes, pool, kind, root.release().bits(), largest_payload)
     }
 
     /// The index whose root is there.
     pub(crate) fn open(
+        indexes: &IndexMaker<D, [u8]>,
         pool: &Arc<Pool<D>>,
         kind: IndexKind,
         root: u64,
         largest_payload: usize,
     ) -> Result<Self, EngineError> {
         let root = Link::from_bits(root);
-        let index = AnyIndex::open_kind(kind, Arc::clone(pool), root)?;
+        let index = indexes.open(kind, Arc::clone(pool), root)?;
         Ok(Self { index, root, largest_record: (largest_payload / 4).min(MOST_RECORD_BYTES) })
     }
 

@@ -4,12 +4,14 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use lapis_buffer::BufferManager;
+use lapis_index::IndexMaker;
 use lapis_pmem::host_lock::{self, HostGuard};
 use lapis_pmem::{BlockVisitor, Domain, EXTENT_BYTES, Pool, PoolDevice};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::engine::Shared;
 use crate::error::EngineError;
+use crate::storage::Storage;
 use crate::tables::Table;
 
 /// Kept free besides: a change may need the first block of several sizes.
@@ -19,6 +21,7 @@ const SLABS_BYTES: usize = 12 * EXTENT_BYTES;
 #[derive(Debug)]
 pub(crate) struct PersistentMemory<D: Domain> {
     pub(crate) pool: Option<Arc<Pool<D>>>,
+    pub(crate) indexes: &'static IndexMaker<D, [u8]>,
     log: Option<PoolDevice<D>>,
     changing: RwLock<()>,
     /// Bytes that those who change indexes may still need.
@@ -42,8 +45,14 @@ impl<D: Domain> Drop for Change<'_, D> {
 }
 
 impl<D: Domain> PersistentMemory<D> {
-    pub(crate) fn new(pool: Option<Arc<Pool<D>>>, log: Option<PoolDevice<D>>) -> Self {
-        Self { pool, log, changing: RwLock::default(), promised: Mutex::default() }
+    pub(crate) fn new(storage: &Storage<D>, log: Option<PoolDevice<D>>) -> Self {
+        Self {
+            pool: storage.pool.clone(),
+            indexes: storage.indexes,
+            log,
+            changing: RwLock::default(),
+            promised: Mutex::default(),
+        }
     }
 
     pub(crate) fn pool(&self) -> Result<&Arc<Pool<D>>, EngineError> {

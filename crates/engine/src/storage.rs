@@ -6,6 +6,7 @@ use lapis_blocks::block_log::BlockLog;
 use lapis_buffer::{
     BufferManager, PersistentTier, Placement, TierError, TierOptions, TierRoot, WriteAheadLog,
 };
+use lapis_index::IndexMaker;
 use lapis_pmem::{BlockDevice, Committed, Domain, OverlayDevice, Pool, PoolDevice};
 
 use crate::engine::EngineOptions;
@@ -32,28 +33,30 @@ pub struct Storage<D: Domain> {
     pub log: Option<Arc<dyn BlockDevice>>,
     /// Persistent memory. Of an engine that is created it holds nothing else of that engine's names.
     pub pool: Option<Arc<Pool<D>>>,
+    /// Makes the indexes in it: [`IndexMaker::HERE`], or one that is compiled already.
+    pub indexes: &'static IndexMaker<D, [u8]>,
 }
 
 impl<D: Domain> Storage<D> {
     /// Pages and log on block devices.
     pub fn ssd(pages: Arc<dyn BlockDevice>, log: Arc<dyn BlockDevice>) -> Self {
-        Self { pages: Some(pages), log: Some(log), pool: None }
+        Self { pages: Some(pages), log: Some(log), pool: None, indexes: &IndexMaker::HERE }
     }
 
     /// Pages on an SSD, the log, and pages if there is to be a tier of them, in persistent memory.
     pub fn with_pool(pages: Arc<dyn BlockDevice>, pool: Arc<Pool<D>>) -> Self {
-        Self { pages: Some(pages), log: None, pool: Some(pool) }
+        Self { pages: Some(pages), log: None, pool: Some(pool), indexes: &IndexMaker::HERE }
     }
 
     /// Nothing but DRAM, and a log in this pool.
     pub fn main_memory(pool: Arc<Pool<D>>) -> Self {
-        Self { pages: None, log: None, pool: Some(pool) }
+        Self { pages: None, log: None, pool: Some(pool), indexes: &IndexMaker::HERE }
     }
 
     /// The same devices, of which nothing is changed: what is written stays in memory. Of the pool, its region sees to that.
     pub(crate) fn overlaid(self) -> Self {
         let over = |device| Arc::new(OverlayDevice::over(device)) as Arc<dyn BlockDevice>;
-        Self { pages: self.pages.map(over), log: self.log.map(over), pool: self.pool }
+        Self { pages: self.pages.map(over), log: self.log.map(over), ..self }
     }
 
     /// The tier of pages in the pool, if there is one.
@@ -86,18 +89,18 @@ impl<D: Domain> Storage<D> {
             }
         };
         let log = BlockLog::create(domain.clone(), device, options.log)?;
-        Ok((log, PersistentMemory::new(self.pool.clone(), in_pool)))
+        Ok((log, PersistentMemory::new(self, in_pool)))
     }
 
     /// The device of the log as it is; none if it was never made.
     pub(crate) fn find_log(&self) -> Result<Option<FoundLog<D>>, EngineError> {
         if let Some(device) = &self.log {
-            let memory = PersistentMemory::new(self.pool.clone(), None);
+            let memory = PersistentMemory::new(self, None);
             return Ok(Some((Arc::clone(device), memory)));
         }
         let found = PoolDevice::open_named(self.pool()?, LOG_ROOT)?;
         Ok(found.map(|device| {
-            let memory = PersistentMemory::new(self.pool.clone(), Some(device.clone()));
+            let memory = PersistentMemory::new(self, Some(device.clone()));
             (Arc::new(device) as Arc<dyn BlockDevice>, memory)
         }))
     }

@@ -47,10 +47,9 @@ mod radix;
 mod range;
 mod root;
 
-use std::sync::Arc;
+use lapis_pmem::Domain;
 
-use lapis_pmem::{Domain, Link, Pool};
-
+pub use any_index::{AnyIndex, INDEXES_HERE, IndexMaker, SomeIndex};
 pub use capability::{CapabilityRow, capability_table};
 pub use declaration::{Declaration, Exploration, History, IndexFamily, IndexOf, InsertCost, Run};
 pub use entries_by_part::EntriesByPart;

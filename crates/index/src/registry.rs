@@ -67,59 +67,6 @@ macro_rules! registry {
             $(pub use crate::$module::mutants as $module;)+
         }
 
-        /// An open index of any kind.
-        #[derive(Debug)]
-        #[expect(clippy::large_enum_variant, reason = "there are few, and each lives long")]
-        #[expect(missing_docs, reason = "a variant is the index of its name")]
-        pub enum AnyIndex<D: Domain, K: IndexKey + ?Sized> {
-            $($index($index<D, K>),)+
-        }
-
-        impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
-            /// [`Index::open`](crate::Index::open) of a kind.
-            ///
-            /// # Errors
-            /// As for [`Index::open`](crate::Index::open).
-            pub fn open_kind(
-                kind: IndexKind,
-                pool: Arc<Pool<D>>,
-                root: Link<IndexRoot>,
-            ) -> Result<Self, IndexError> {
-                match kind {
-                    $(IndexKind::$index => $index::open(pool, root).map(Self::$index),)+
-                }
-            }
-
-            /// [`Index::open_with_threads`](crate::Index::open_with_threads) of a kind.
-            ///
-            /// # Errors
-            /// As for [`Index::open`](crate::Index::open).
-            pub fn open_with_threads(
-                kind: IndexKind,
-                pool: Arc<Pool<D>>,
-                root: Link<IndexRoot>,
-                threads: usize,
-            ) -> Result<Self, IndexError> {
-                match kind {
-                    $(IndexKind::$index => $index::open_with_threads(pool, root, threads)
-                        .map(Self::$index),)+
-                }
-            }
-        }
-
-        /// Runs the body with the index in an [`AnyIndex`], and with its family.
-        macro_rules! each_index {
-            ($d any:expr, |$d family:ident, $d index:ident| $d body:expr) => {
-                match $d any {
-                    $(crate::AnyIndex::$index($d index) => {
-                        #[allow(dead_code, reason = "not every body needs the type")]
-                        type $d family = crate::families::$index;
-                        $d body
-                    })+
-                }
-            };
-        }
-
         /// Runs the body with a name for the [`IndexFamily`] of a kind.
         #[macro_export]
         macro_rules! with_index {

@@ -23,6 +23,3 @@ pub mod report;
 pub mod wort_study;
 pub mod ycsb;
 pub mod zipfian;
-
-// The indexes as they are compiled there.
-use lapis_compiled_indexes as _;

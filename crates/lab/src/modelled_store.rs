@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use lapis_compiled_indexes::ModelledKey;
 use lapis_device::{Modelled, ModelledSsd, Profile, ProfileError, SsdConfig, SsdProfileError};
 use lapis_engine::{Engine, EngineError, EngineOptions, Placement, Storage};
 use lapis_pmem::{BLOCK_BYTES, BlockCounts, BlockDevice};
@@ -103,7 +104,7 @@ impl ModelledStore {
             log = Some(Arc::new(device) as Arc<dyn BlockDevice>);
         }
         options.memory.log_blocks = LOG_BLOCKS;
-        let storage = Storage { pages, log, pool: in_memory };
+        let storage = Storage { pages, log, pool: in_memory, indexes: <[u8]>::indexes() };
         let engine = Engine::create(machine.clone(), storage, &options)?;
         let table = engine.create_table("counted")?;
         let target = ModelledTable { engine, table };

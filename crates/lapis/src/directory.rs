@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lapis_engine::{Engine, EngineError, Storage};
+use lapis_index::INDEXES_HERE;
 use lapis_pmem::{
     BlockDevice, BlockOpenError, DirectTransfers, FileDevice, Guarantee, Hardware, Pool, PoolError,
     RegionError, RegionOptions,
@@ -59,6 +60,7 @@ impl Files {
             pages: Some(Arc::clone(&self.pages) as Arc<dyn BlockDevice>),
             log: self.log.clone().map(|log| log as Arc<dyn BlockDevice>),
             pool: self.memory.clone(),
+            indexes: &INDEXES_HERE,
         }
     }
 

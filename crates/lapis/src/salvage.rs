@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lapis_engine::{Lost, SalvageReport, Storage, TellEntry};
+use lapis_index::INDEXES_HERE;
 use lapis_pmem::{
     Access, BlockDevice, BlockOpenError, DirectTransfers, FileDevice, Hardware, Pool, PoolError,
     RegionError, RegionOptions,
@@ -58,7 +59,7 @@ pub fn salvage(directory: &Path, tell: TellEntry<'_>) -> Result<SalvageReport, E
         }
     };
     let domain = pool.as_ref().map_or_else(Hardware::detect, |pool| pool.domain().clone());
-    let storage = Storage { pages, log, pool };
+    let storage = Storage { pages, log, pool, indexes: &INDEXES_HERE };
     let mut report = lapis_engine::salvage(domain, &storage, tell);
     report.lost.splice(0..0, lost);
     Ok(report)

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use lapis_compiled_indexes::ModelledKey;
 use lapis_device::Modelled;
 use lapis_index::{
     AnyIndex, Change, Exploration, Index, IndexError, IndexKey, IndexKind, IndexOf, IndexOptions,
@@ -55,7 +56,7 @@ pub enum IndexOperation<B> {
 const LONGEST_KEY_BYTES: usize = 500;
 
 /// Keys to draw from: few, so that they meet, and of the shapes that hurt.
-pub trait KeySpace: IndexKey {
+pub trait KeySpace: ModelledKey {
     /// The `number`-th key.
     fn key(number: u64) -> Self::Buf;
 }
@@ -91,22 +92,22 @@ impl KeySpace for [u8] {
 }
 
 /// Creates an index under a name, durably, and opens it.
-pub(crate) fn created<K: IndexKey + ?Sized>(
+pub(crate) fn created<K: ModelledKey + ?Sized>(
     kind: IndexKind,
     storage: Storage,
     options: &IndexOptions,
 ) -> Result<AnyIndex<Modelled, K>, String> {
-    AnyIndex::create_named(kind, &Arc::new(storage.into_pool()), ROOT, options).map_err(text)
+    K::indexes().create_named(kind, &Arc::new(storage.into_pool()), ROOT, options).map_err(text)
 }
 
 /// Opens it; none if there is none yet.
-pub(crate) fn opened<K: IndexKey + ?Sized>(
+pub(crate) fn opened<K: ModelledKey + ?Sized>(
     kind: IndexKind,
     storage: Storage,
 ) -> Result<Option<AnyIndex<Modelled, K>>, String> {
     let pool = storage.into_pool();
     let Some(root) = pool.root::<IndexRoot>(ROOT) else { return Ok(None) };
-    AnyIndex::open_kind(kind, Arc::new(pool), root).map(Some).map_err(text)
+    K::indexes().open(kind, Arc::new(pool), root).map(Some).map_err(text)
 }
 
 /// Visits the blocks of the index from the root that the pool names; values refer to nothing.

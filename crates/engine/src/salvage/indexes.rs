@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Arc;
 
 use lapis_index::IndexKind;
 use lapis_pmem::Domain;
@@ -19,6 +18,7 @@ use crate::error::EngineError;
 use crate::index_table::IndexTable;
 use crate::key_range::KeyRange;
 use crate::scan::Direction;
+use crate::storage::Storage;
 use crate::tables::TableId;
 
 impl<D: Domain> Salvage<'_, D> {
@@ -84,8 +84,9 @@ impl<D: Domain> Salvage<'_, D> {
     }
 
     fn open_index(&self, kind: IndexKind, root: u64) -> Result<IndexTable<D>, EngineError> {
-        let pool = self.pool.ok_or(EngineError::NoPersistentMemory)?;
+        let Storage { pool, indexes, .. } = self.memory;
+        let pool = pool.as_ref().ok_or(EngineError::NoPersistentMemory)?;
         // Nothing is put into it.
-        IndexTable::open(&Arc::clone(pool), kind, root, 0)
+        IndexTable::open(indexes, pool, kind, root, 0)
     }
 }

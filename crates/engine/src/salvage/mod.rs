@@ -32,7 +32,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_buffer::{BufferManager, BufferOptions, NoLog, PageNumber, Placement, Space};
-use lapis_pmem::{BlockDevice, Domain, OverlayDevice, Pool};
+use lapis_pmem::{BlockDevice, Domain, OverlayDevice};
 use lapis_tree::mark_of_tree;
 
 use leaves::{DamagedPage, Pages, Segment, Tree};
@@ -140,7 +140,7 @@ pub fn salvage<D: Domain>(domain: D, storage: &Storage<D>, tell: TellEntry<'_>) 
         None => Pages::none(),
     };
     let now_ms = Clock::System.now_ms();
-    let salvage = Salvage { pages, pool: storage.pool.as_ref(), logged, report, tell, now_ms };
+    let salvage = Salvage { pages, memory: storage, logged, report, tell, now_ms };
     let mut report = salvage.run();
     report.lost.extend(domain.health().err().map(|fault| Lost::of_store(fault.to_string())));
     report
@@ -195,7 +195,7 @@ struct Catalog {
 
 struct Salvage<'t, D: Domain> {
     pages: Pages<D>,
-    pool: Option<&'t Arc<Pool<D>>>,
+    memory: &'t Storage<D>,
     logged: Logged,
     report: SalvageReport,
     tell: TellEntry<'t>,

@@ -290,11 +290,11 @@ fn filled_again_after_a_crash() -> (u64, u64) {
     }
     engine.pool().unwrap().abandon();
     let bytes = engine.pool().unwrap().region().mapped_bytes();
-    let Storage { pages, log, pool } = storage;
+    let Storage { pages, log, pool, indexes } = storage;
     drop((engine, table, pool));
     let pool = pool_in(&region, bytes, Pool::open);
     assert!(pool.needs_reclaim());
-    let storage = Storage { pages, log, pool: Some(Arc::clone(&pool)) };
+    let storage = Storage { pages, log, pool: Some(Arc::clone(&pool)), indexes };
     let engine = Engine::open(hardware(), storage, &options(Placement::Ssd)).unwrap();
     fill(&engine, &engine.table("index").unwrap());
     assert!(!pool.needs_reclaim());

@@ -112,8 +112,8 @@ fn parts_that_do_not_make_a_placement_are_refused() {
         let made = Engine::create(hardware(), storage, &options(placement));
         assert!(matches!(made, Err(EngineError::Storage { .. })), "{made:?}");
     };
-    refused(Storage { pages: Some(ssd()), log: None, pool: None }, Placement::Ssd);
-    refused(Storage { pages: None, log: None, pool: Some(pool()) }, Placement::Ssd);
+    refused(Storage { log: None, ..Storage::ssd(ssd(), ssd()) }, Placement::Ssd);
+    refused(Storage::main_memory(pool()), Placement::Ssd);
     let log: Arc<dyn BlockDevice> = Arc::new(ModelledSsd::new(600, SsdConfig::default()).unwrap());
     refused(Storage::ssd(ssd(), log), Placement::ThreeTier);
 }

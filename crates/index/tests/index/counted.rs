@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lapis_device::{Config, Modelled};
-use lapis_index::{AnyIndex, IndexKey, IndexKind, IndexOptions};
+use lapis_index::{AnyIndex, IndexKey, IndexKind, IndexMaker, IndexOptions};
 use lapis_pmem::{Pool, Region};
 
 /// A pool of `bytes` on the modelled machine, for which structures are compiled already. What it counts is the same in
@@ -23,7 +23,9 @@ impl<K: IndexKey + ?Sized> Counted<K> {
     }
 
     pub fn with(kind: IndexKind, options: &IndexOptions) -> Self {
-        Self(AnyIndex::create_named(kind, &modelled_pool(4 << 20), "index", options).unwrap())
+        Self(
+            IndexMaker::HERE.create_named(kind, &modelled_pool(4 << 20), "index", options).unwrap(),
+        )
     }
 
     /// With nodes of so many bytes.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use lapis_index::{AnyIndex, IndexKey, IndexKind, IndexOptions};
+use lapis_index::{AnyIndex, IndexKey, IndexKind, IndexMaker, IndexOptions};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -55,7 +55,8 @@ fn work<K: IndexKey + ?Sized>(
 
 fn writers_of_one_region_have_one_history<K: IndexKey + ?Sized>(kind: IndexKind, keys: &[K::Buf]) {
     let pool = pool_in_memory();
-    let index = AnyIndex::create_named(kind, &pool, "index", &IndexOptions::default()).unwrap();
+    let index =
+        IndexMaker::HERE.create_named(kind, &pool, "index", &IndexOptions::default()).unwrap();
     let mut ledgers: BTreeMap<usize, Ledger> = BTreeMap::new();
     std::thread::scope(|scope| {
         let index = &index;

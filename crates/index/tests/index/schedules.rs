@@ -9,7 +9,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_device::{Config, Modelled, RunEnd, SchedulePolicy, WorkerProgram};
-use lapis_index::{AnyIndex, Direction, IndexKey, IndexKind};
+use lapis_index::{AnyIndex, Direction, IndexKey, IndexKind, IndexMaker};
 use lapis_pmem::{Mutant, Pool, Region};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -171,7 +171,8 @@ fn explore<K: Numbered + ?Sized>(
     let machine = Modelled::over(&region, Config { mutant, ..Config::concurrent() });
     let pool = Arc::new(Pool::create(region, machine.clone()).unwrap());
     let options = &kind.declaration().exploration.options;
-    let index = AnyIndex::<Modelled, K>::create_named(kind, &pool, "index", options).unwrap();
+    let index =
+        IndexMaker::<Modelled, K>::HERE.create_named(kind, &pool, "index", options).unwrap();
     let explored = &Explored { index, order: seed };
     for number in (0..STEADY).map(|at| at * (WRITERS + 1)) {
         let key = explored.key(number);

@@ -4,14 +4,15 @@ use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use lapis_compiled_indexes::ModelledKey;
 use lapis_device::Modelled;
 use lapis_index::{
-    Change, Direction, Index, IndexError, IndexFamily, IndexKind, IndexOf, IndexOptions,
+    AnyIndex, Change, Direction, Index, IndexError, IndexFamily, IndexKind, IndexOf, IndexOptions,
     Statistics, with_index,
 };
 use lapis_pmem::{Domain, Hardware, Pool};
 
-use super::engine::{AnyIndex, Erased};
+use super::engine::{AnyContender, Erased};
 use crate::experiment::ExperimentError;
 
 /// The name of an index of Lapis in its pool.
@@ -68,7 +69,8 @@ pub trait OwnIndex<D: Domain>: Send + Sync + Sized {
     fn statistics(&self) -> Statistics;
 }
 
-pub(crate) type Make<D> = fn(Pool<D>, &IndexOptions) -> Result<Box<dyn AnyIndex>, ExperimentError>;
+pub(crate) type Make<D> =
+    fn(Pool<D>, &IndexOptions) -> Result<Box<dyn AnyContender>, ExperimentError>;
 
 /// A structure that stands in the experiment. One of Lapis is made `from` its [`IndexKind`].
 #[derive(Clone, Copy, Debug)]
@@ -108,9 +110,7 @@ impl Contender {
 
 impl From<IndexKind> for Contender {
     fn from(kind: IndexKind) -> Self {
-        let own = with_index!(kind, |F| {
-            Self::own::<OfLapis<Hardware, F>, OfLapis<Modelled, F>>(kind.name())
-        });
+        let own = with_index!(kind, |F| Self::own::<Here<F>, OnModel<F>>(kind.name()));
         if kind.is_ordered() { own.in_order() } else { own }
     }
 }
@@ -125,46 +125,69 @@ impl PartialEq for Contender {
 fn make<D: Domain, T: OwnIndex<D> + 'static>(
     pool: Pool<D>,
     options: &IndexOptions,
-) -> Result<Box<dyn AnyIndex>, ExperimentError> {
+) -> Result<Box<dyn AnyContender>, ExperimentError> {
     Ok(Box::new(Erased::<D, T>(T::create(Arc::new(pool), options)?, PhantomData)))
 }
 
-/// A structure of Lapis.
-struct OfLapis<D: Domain, F: IndexFamily>(IndexOf<F, D, u64>);
+/// A structure of Lapis on this machine. It is compiled with the loops that are measured.
+struct Here<F: IndexFamily>(IndexOf<F, Hardware, u64>);
 
-impl<D: Domain, F: IndexFamily> OwnIndex<D> for OfLapis<D, F> {
-    fn create(pool: Arc<Pool<D>>, options: &IndexOptions) -> Result<Self, IndexError> {
-        Index::create_named(&pool, ROOT_NAME, options).map(Self)
-    }
+/// A structure of Lapis on the modelled machine, where what is counted is the same behind a call.
+struct OnModel<F>(AnyIndex<Modelled, u64>, PhantomData<fn(F)>);
 
-    #[inline]
-    fn change(&self, key: u64, change: Change) -> Result<Option<u64>, IndexError> {
-        Ok(self.0.change(&key, change)?.previous)
-    }
+macro_rules! of_lapis {
+    ($structure:ident on $machine:ty, $create:expr, $scan:expr) => {
+        impl<F: IndexFamily> OwnIndex<$machine> for $structure<F> {
+            fn create(
+                pool: Arc<Pool<$machine>>,
+                options: &IndexOptions,
+            ) -> Result<Self, IndexError> {
+                $create(&pool, options)
+            }
 
-    #[inline]
-    fn get(&self, key: u64) -> Option<u64> {
-        self.0.get(&key)
-    }
+            #[inline]
+            fn change(&self, key: u64, change: Change) -> Result<Option<u64>, IndexError> {
+                Ok(self.0.change(&key, change)?.previous)
+            }
 
-    fn get_many(&self, keys: &[&u64], answer: &mut dyn FnMut(usize, Option<u64>)) {
-        self.0.get_many(keys, answer);
-    }
+            #[inline]
+            fn get(&self, key: u64) -> Option<u64> {
+                self.0.get(&key)
+            }
 
-    fn insert_many(
-        &self,
-        entries: &[(&u64, u64)],
-        answer: &mut dyn FnMut(usize, Option<u64>),
-    ) -> Result<(), IndexError> {
-        self.0.insert_many(entries, &mut |place, outcome| answer(place, outcome.previous))
-    }
+            fn get_many(&self, keys: &[&u64], answer: &mut dyn FnMut(usize, Option<u64>)) {
+                self.0.get_many(keys, answer);
+            }
 
-    #[inline]
-    fn scan(&self, from: &u64, visit: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) {
-        F::scan(&self.0, Bound::Included(from), Direction::Forward, visit);
-    }
+            fn insert_many(
+                &self,
+                entries: &[(&u64, u64)],
+                answer: &mut dyn FnMut(usize, Option<u64>),
+            ) -> Result<(), IndexError> {
+                self.0.insert_many(entries, &mut |place, outcome| answer(place, outcome.previous))
+            }
 
-    fn statistics(&self) -> Statistics {
-        self.0.statistics()
-    }
+            #[inline]
+            fn scan(&self, from: &u64, visit: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) {
+                $scan(&self.0, Bound::Included(from), Direction::Forward, visit);
+            }
+
+            fn statistics(&self) -> Statistics {
+                self.0.statistics()
+            }
+        }
+    };
 }
+of_lapis!(
+    Here on Hardware,
+    |pool, options| Index::create_named(pool, ROOT_NAME, options).map(Self),
+    F::scan
+);
+of_lapis!(
+    OnModel on Modelled,
+    |pool, options| {
+        let index = u64::indexes().create_named(F::KIND, pool, ROOT_NAME, options)?;
+        Ok(Self(index, PhantomData))
+    },
+    |index: &AnyIndex<Modelled, u64>, from, direction, visit| index.scan(from, direction, visit)
+);

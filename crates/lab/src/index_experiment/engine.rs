@@ -33,7 +33,7 @@ pub(crate) fn is_value_of(key: u64, value: u64) -> bool {
 
 /// An index whose type is forgotten. What runs within a clock is compiled for each type, and nothing
 /// else is.
-pub(crate) trait AnyIndex: Send + Sync {
+pub(crate) trait AnyContender: Send + Sync {
     /// Does one step; false if the answer is wrong.
     fn perform(&self, step: Step) -> Result<bool, IndexError>;
 
@@ -57,7 +57,7 @@ pub(crate) trait AnyIndex: Send + Sync {
 /// An index of one type on one machine.
 pub(super) struct Erased<D, T>(pub(super) T, pub(super) PhantomData<fn(D)>);
 
-impl<D: Domain, T: OwnIndex<D>> AnyIndex for Erased<D, T> {
+impl<D: Domain, T: OwnIndex<D>> AnyContender for Erased<D, T> {
     #[inline]
     fn perform(&self, step: Step) -> Result<bool, IndexError> {
         let index = &self.0;
@@ -154,7 +154,7 @@ impl<D: Domain, T: OwnIndex<D>> AnyIndex for Erased<D, T> {
 /// section.
 pub(crate) fn count(
     meter: &ModelMeter,
-    index: &dyn AnyIndex,
+    index: &dyn AnyContender,
     plans: &[Vec<Step>],
     at_once: usize,
     operation_ns: u64,
@@ -207,7 +207,7 @@ struct Thread {
 /// Does the steps of each thread on a thread of its own and takes the time. The number of wrong
 /// answers comes with the figures.
 pub(crate) fn measure(
-    index: &dyn AnyIndex,
+    index: &dyn AnyContender,
     plans: &[Vec<Step>],
     at_once: usize,
 ) -> Result<(Measured, u64), IndexError> {
@@ -250,7 +250,7 @@ pub(crate) fn measure(
 }
 
 fn measure_thread(
-    index: &dyn AnyIndex,
+    index: &dyn AnyContender,
     (steps, at_once): (&[Step], usize),
     interval: usize,
     barrier: &Barrier,

@@ -8,7 +8,7 @@ use lapis_index::IndexOptions;
 use lapis_pmem::{Hardware, Pool, Region};
 
 use super::contender::Contender;
-use super::engine::{AnyIndex, count, measure, with_smaller_caches};
+use super::engine::{AnyContender, count, measure, with_smaller_caches};
 use super::pages::WithPages;
 use super::plan::{Fresh, Step, each_once, fresh_keys, plan};
 use super::{Case, IndexResults, Measured, Modelled, Operation, Options, Row};
@@ -206,7 +206,7 @@ impl Session {
     /// figures and the number of wrong answers.
     fn run<R>(
         &self,
-        index: &dyn AnyIndex,
+        index: &dyn AnyContender,
         options: &Options,
         run: impl Fn(&[Vec<Step>], usize) -> Result<(R, u64), ExperimentError>,
     ) -> Result<Findings<R>, ExperimentError> {

@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use lapis_index::{INDEXES_HERE, IndexMaker};
+use lapis_pmem::Hardware;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -174,6 +176,7 @@ impl Strings {
 
 impl KeyList for Strings {
     type Key = [u8];
+    const INDEXES_HERE: &'static IndexMaker<Hardware, [u8]> = &INDEXES_HERE;
 
     #[inline]
     fn count(&self) -> usize {

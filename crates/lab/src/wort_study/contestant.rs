@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lapis_index::{AnyIndex, IndexKey, IndexKind, IndexOptions, InnerNodes};
+use lapis_index::{AnyIndex, IndexKey, IndexKind, IndexMaker, IndexOptions, InnerNodes};
 use lapis_pmem::{Domain, Pool};
 use serde::{Serialize, Serializer};
 
@@ -87,11 +87,12 @@ impl Contestant {
     /// An empty one in a pool.
     pub(crate) fn create<D: Domain, K: IndexKey + ?Sized>(
         self,
+        indexes: &IndexMaker<D, K>,
         pool: Pool<D>,
     ) -> Result<AnyIndex<D, K>, ExperimentError> {
         match self.index() {
             Some(kind) => {
-                Ok(AnyIndex::create_named(kind, &Arc::new(pool), ROOT_NAME, &self.options())?)
+                Ok(indexes.create_named(kind, &Arc::new(pool), ROOT_NAME, &self.options())?)
             }
             None => {
                 let what = format!("{self} is not a persistent index of the study");

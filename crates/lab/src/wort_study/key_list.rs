@@ -1,13 +1,20 @@
 //! Keys in the order in which a session uses them, whatever kind they are of.
 
-use lapis_index::IndexKey;
+use lapis_compiled_indexes::ModelledKey;
+use lapis_index::IndexMaker;
+use lapis_pmem::Hardware;
 
 use crate::index_experiment::engine::value_of;
+
+/// Indexes of integers on this machine.
+pub(super) static INTEGERS_HERE: IndexMaker<Hardware, u64> = IndexMaker::HERE;
 
 /// Keys one after another.
 pub(super) trait KeyList: Sync {
     /// What a key is.
-    type Key: IndexKey + ?Sized;
+    type Key: ModelledKey + ?Sized;
+    /// What makes and opens indexes of such keys here.
+    const INDEXES_HERE: &'static IndexMaker<Hardware, Self::Key>;
 
     /// How many there are.
     fn count(&self) -> usize;
@@ -21,6 +28,7 @@ pub(super) trait KeyList: Sync {
 
 impl KeyList for [u64] {
     type Key = u64;
+    const INDEXES_HERE: &'static IndexMaker<Hardware, u64> = &INTEGERS_HERE;
 
     #[inline(always)]
     fn count(&self) -> usize {

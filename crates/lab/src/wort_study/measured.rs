@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 use super::byte_strings::Strings;
-use super::key_list::KeyList;
+use super::key_list::{INTEGERS_HERE, KeyList};
 use super::{Contestant, Experiment, MeasuredOperations, Options, RangeTimes, ranges};
 use crate::experiment::ExperimentError;
 use crate::index_experiment::{Operation, wrong_answers};
@@ -165,7 +165,8 @@ fn inserts_and_searches<L: KeyList + ?Sized>(
     searching: &L,
 ) -> Result<(AnyIndex<Hardware, L::Key>, MeasuredOperations), ExperimentError> {
     let keys = loading.count();
-    let index = contestant.create(Pool::create(region(keys)?, Hardware::detect())?)?;
+    let index =
+        contestant.create(L::INDEXES_HERE, Pool::create(region(keys)?, Hardware::detect())?)?;
     let begin = Instant::now();
     let wrong = insert_all(&index, loading, 0..keys)?;
     let inserted = begin.elapsed();
@@ -192,7 +193,8 @@ pub(super) fn build_and_walk(
     contestant: Contestant,
     keys: &[u64],
 ) -> Result<Statistics, ExperimentError> {
-    let index = contestant.create(Pool::create(region(keys.len())?, Hardware::detect())?)?;
+    let pool = Pool::create(region(keys.len())?, Hardware::detect())?;
+    let index = contestant.create(&INTEGERS_HERE, pool)?;
     checked(contestant, Operation::Load, insert_all(&index, keys, 0..keys.len())?)?;
     Ok(index.statistics())
 }

@@ -4,6 +4,7 @@
 //! caches, the inserts that are counted, and searches and scans. Each pair of latencies has a clock of its own
 //! over the same events, so counts are the same under all of them.
 
+use lapis_compiled_indexes::ModelledKey;
 use lapis_device::{Config, MachineShape, Modelled, Profile};
 use lapis_index::{AnyIndex, IndexKey};
 use lapis_pmem::Pool;
@@ -127,7 +128,7 @@ fn inserts_and_searches<L: KeyList + ?Sized>(
     let warming = (keys - inserts).min(WARMING_OPERATIONS).min(inserts);
     let filling = keys - inserts - warming;
 
-    let bench = Bench { index: contestant.create(pool)?, meter, operation_ns };
+    let bench = Bench { index: contestant.create(L::Key::indexes(), pool)?, meter, operation_ns };
     let index = &bench.index;
     machine.set_counting(false);
     let wrong = insert_all(index, loading, 0..filling)?;

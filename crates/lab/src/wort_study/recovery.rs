@@ -10,6 +10,7 @@ use std::time::Instant;
 use lapis_index::{AnyIndex, IndexKind, IndexRoot};
 use lapis_pmem::{Hardware, Link, Pool, Region};
 
+use super::key_list::INTEGERS_HERE;
 use super::measured::{checked, insert_all, region, search_all};
 use super::{Contestant, Options, RecoveryRow};
 use crate::experiment::{ExperimentError, Sides};
@@ -54,7 +55,7 @@ impl Crashing {
         let region = region(keys)?;
         // SAFETY: the alias goes with the index, which is dropped before the region.
         let pool = Pool::create(unsafe { region.alias() }, Hardware::detect())?;
-        let index = contestant.create(pool)?;
+        let index = contestant.create(&INTEGERS_HERE, pool)?;
         let kind = index.kind().0;
         Ok(Self { index: Some(index), kind, mapped_bytes: region.mapped_bytes(), region })
     }
@@ -82,7 +83,7 @@ impl Crashing {
         let pool_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         let begin = Instant::now();
         let root: Link<IndexRoot> = pool.root(ROOT_NAME).expect("created with this root");
-        let index = AnyIndex::open_with_threads(self.kind, pool, root, threads)?;
+        let index = INTEGERS_HERE.open_with_threads(self.kind, pool, root, threads)?;
         let wrong = search_all(&index, &[key][..], 0..1);
         let index_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         self.index = Some(index);

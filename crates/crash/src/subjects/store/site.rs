@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::{BufferOptions, Chance, Migration, SpaceOptions};
+use lapis_compiled_indexes::ModelledKey;
 use lapis_device::Modelled;
 use lapis_engine::{
     Clock, Engine, EngineError, EngineOptions, IndexKind, IndexOptions, LeafLayout,
@@ -123,8 +124,12 @@ impl Site {
         let Storage { devices, machine, pool } = storage;
         let mut devices = devices.into_iter().map(|it| Arc::new(it) as Arc<dyn BlockDevice>);
         let pages = Some(devices.next().ok_or("there is no SSD")?);
-        let storage =
-            lapis_engine::Storage { pages, log: devices.next(), pool: pool.map(Arc::new) };
+        let storage = lapis_engine::Storage {
+            pages,
+            log: devices.next(),
+            pool: pool.map(Arc::new),
+            indexes: <[u8]>::indexes(),
+        };
         Ok(Self { machine, storage, options: tiers.options() })
     }
 

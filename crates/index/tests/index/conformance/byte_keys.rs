@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lapis_index::{IndexError, MAX_KEY_BYTES};
+use lapis_index::{Change, IndexError, MAX_KEY_BYTES};
 
 use super::harness::{On, Tested, assert_sound, so_many};
 
@@ -62,10 +62,10 @@ pub fn long_common_prefixes(tested: Tested) {
 pub fn empty_and_overlong_keys_are_refused(tested: Tested) {
     let index: On<[u8]> = tested.in_memory();
     let long = vec![0; MAX_KEY_BYTES + 1];
-    for operation in [On::insert, On::update, On::put] {
-        assert!(matches!(operation(&index, &[], 1), Err(IndexError::EmptyKey)));
+    for change in [Change::Insert(1), Change::Update(1), Change::Put(1)] {
+        assert!(matches!(index.change(&[], change), Err(IndexError::EmptyKey)));
         assert!(matches!(
-            operation(&index, &long, 1),
+            index.change(&long, change),
             Err(IndexError::KeyTooLong { bytes }) if bytes == MAX_KEY_BYTES + 1
         ));
     }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lapis_index::{
-    AnyIndex, Capabilities, Index, IndexError, IndexKey, IndexKind, IndexOf, IndexOptions,
-    InnerNodes, with_index,
+    AnyIndex, Capabilities, Index, IndexError, IndexKey, IndexKind, IndexMaker, IndexOf,
+    IndexOptions, InnerNodes, with_index,
 };
 use lapis_pmem::{Domain, Link, Pool, PoolError, Region, RegionOptions};
 use proptest::prelude::*;
@@ -153,7 +153,7 @@ impl Tested {
         name: &str,
         options: &IndexOptions,
     ) -> AnyIndex<D, K> {
-        AnyIndex::create_named(self.kind, pool, name, options).unwrap()
+        IndexMaker::HERE.create_named(self.kind, pool, name, options).unwrap()
     }
 
     /// Opens the index under a name.
@@ -166,7 +166,7 @@ impl Tested {
         pool: &Arc<Pool<Here>>,
         name: &str,
     ) -> Result<On<K>, IndexError> {
-        AnyIndex::open_kind(self.kind, Arc::clone(pool), pool.root(name).unwrap())
+        IndexMaker::HERE.open(self.kind, Arc::clone(pool), pool.root(name).unwrap())
     }
 
     /// An index in a pool in memory.

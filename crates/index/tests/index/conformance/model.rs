@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use lapis_index::{Direction, IndexOptions};
+use lapis_index::{Direction, IndexMaker, IndexOptions};
 use proptest::prelude::*;
 
-use super::harness::{Keys, On, Place, Tested, assert_sound};
+use super::harness::{Keys, Place, Tested, assert_sound};
+use crate::hold_ups::Here;
 
 #[derive(Clone, Debug)]
 enum Operation<B> {
@@ -59,7 +60,7 @@ fn options<K: Keys + ?Sized>(tested: Tested, place: &Place, node_lines: usize) -
         lines => lines * 64,
     };
     let options = IndexOptions { node_bytes, ..tested.default_options() };
-    match On::<K>::create(tested.kind, &place.create(), &options) {
+    match IndexMaker::<Here, K>::HERE.create(tested.kind, &place.create(), &options) {
         Ok(_) => options,
         Err(_) => explored,
     }

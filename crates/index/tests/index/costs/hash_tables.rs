@@ -1,7 +1,7 @@
 //! What costs the same in every hash table.
 
 use lapis_index::IndexKind::{self, Cceh, LevelHash, PClht};
-use lapis_index::{AnyIndex, IndexKey, IndexOptions};
+use lapis_index::{AnyIndex, IndexKey, IndexMaker, IndexOptions};
 
 use crate::at_fence::{beside_a_writer_at_its_first_fence, counting};
 use crate::counted::Counted;
@@ -17,7 +17,7 @@ pub fn made_for<K: IndexKey + ?Sized>(kind: IndexKind, expected_entries: usize) 
 pub fn beside_a_writer_of_one(kind: IndexKind) -> usize {
     let options = IndexOptions { expected_entries: 1000, ..IndexOptions::default() };
     let index: AnyIndex<Here, u64> =
-        AnyIndex::create_named(kind, &pool_in_memory(), "index", &options).unwrap();
+        IndexMaker::HERE.create_named(kind, &pool_in_memory(), "index", &options).unwrap();
     (0..64).for_each(|key| _ = index.insert(&key, 1).unwrap());
     let machine = index.pool().domain();
     let write = || _ = index.update(&1, 11).unwrap();

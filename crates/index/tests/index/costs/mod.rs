@@ -14,7 +14,7 @@ mod p_masstree;
 mod wb_tree;
 mod wort;
 
-use lapis_index::{AnyIndex, IndexError, IndexKey, IndexKind, IndexOptions};
+use lapis_index::{IndexError, IndexKey, IndexKind, IndexMaker, IndexOptions};
 
 use crate::counted::Counted;
 use crate::hold_ups::{Here, pool_in_memory};
@@ -34,7 +34,7 @@ fn impossible_node_sizes_are_refused() {
     for (kind, sizes) in sizes {
         for &node_bytes in sizes {
             let options = IndexOptions { node_bytes, ..IndexOptions::default() };
-            let refused = AnyIndex::<Here, u64>::create(kind, &pool, &options);
+            let refused = IndexMaker::<Here, u64>::HERE.create(kind, &pool, &options);
             assert!(matches!(refused, Err(IndexError::BadOption { .. })), "{kind} {node_bytes}");
         }
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use lapis_index::IndexKind::{self, WbTree, WbTreeSlot};
-use lapis_index::{AnyIndex, IndexError, IndexKey, IndexOptions, IndexRoot};
+use lapis_index::{AnyIndex, IndexError, IndexKey, IndexMaker, IndexOptions, IndexRoot};
 use lapis_pmem::{Link, PCell};
 
 use crate::hold_ups::{Here, pool_in_memory};
 
 fn create(kind: IndexKind, node_bytes: usize) -> AnyIndex<Here, u64> {
     let options = IndexOptions { node_bytes, ..IndexOptions::default() };
-    AnyIndex::create_named(kind, &pool_in_memory(), "index", &options).unwrap()
+    IndexMaker::HERE.create_named(kind, &pool_in_memory(), "index", &options).unwrap()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_root_whose_kind_of_nodes_is_not_that_of_its_structure_is_damage() {
         let word = pool.at(Link::<PCell<u32>>::from_bits(root.offset() + 24 + 8));
         for number in 0..4 {
             word.store(pool.domain(), number);
-            let opened = AnyIndex::<_, u64>::open_kind(kind, Arc::clone(&pool), root);
+            let opened = IndexMaker::<_, u64>::HERE.open(kind, Arc::clone(&pool), root);
             match opened {
                 Ok(_) => assert_eq!(number, right),
                 Err(IndexError::Damaged { .. }) => assert_ne!(number, right),
