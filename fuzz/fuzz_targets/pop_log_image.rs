@@ -1,5 +1,5 @@
 //! Bytes laid over the image of a log: opening it gives a log or an error, and a log that opened
-//! can be read, checked, appended to and truncated. Where the allocator's bitmaps are damaged too,
+//! can be read, checked, appended to and truncated. Where the allocator's descriptors or bitmaps are damaged too,
 //! none of this panics, and no more: what they say is free the allocator gives out, and only an audit
 //! compares that with what is reachable.
 
@@ -16,8 +16,11 @@ const POOL_BYTES: usize = 1 << 18;
 /// the beginning of an extent.
 const BITMAP_BYTES: usize = 128;
 
-fn may_be_bitmap(at: usize) -> bool {
-    at % EXTENT_BYTES < BITMAP_BYTES
+/// Behind the header: what chunks are the beginning of.
+const DESCRIPTORS_OFFSET: usize = 4096;
+
+fn may_be_of_allocator(at: usize) -> bool {
+    at < EXTENT_BYTES || at % EXTENT_BYTES < BITMAP_BYTES
 }
 
 /// An image with a log of a dozen entries in several segments, and where its root is.
@@ -43,15 +46,15 @@ static IMAGE: LazyLock<(Vec<u8>, u64)> = LazyLock::new(|| {
 lapis_fuzz::fuzz_target!(|input: &[u8]| {
     let (image, root) = &*IMAGE;
     let mut image = image.clone();
-    let words = (4096 + 7680 * 8..image.len()).step_by(8);
+    let words = (DESCRIPTORS_OFFSET..image.len()).step_by(8);
     let is_used = |at: &usize| image[*at..at + 8] != [0; 8];
     let used: Vec<usize> = words.filter(is_used).collect();
-    let mut sound_bitmaps = true;
+    let mut sound_allocator = true;
     for spot in input.chunks_exact(11) {
         let near = used[usize::from(u16::from_le_bytes([spot[0], spot[1]])) % used.len()];
         // Words behind used ones as well: the ends of segments.
         let at = (near + usize::from(spot[2] / 16) * 8).min(image.len() - 8);
-        sound_bitmaps &= !may_be_bitmap(at);
+        sound_allocator &= !may_be_of_allocator(at);
         match spot[2] % 2 {
             0 => image[at..at + 8].copy_from_slice(&spot[3..]),
             _ => image[at + usize::from(spot[3] % 8)] ^= spot[4],
@@ -70,7 +73,7 @@ lapis_fuzz::fuzz_target!(|input: &[u8]| {
     let problems = log.check();
     assert!(problems.is_empty(), "{problems:?}");
     let _ = pool.reachable(|visitor| log.visit_blocks(visitor));
-    if !sound_bitmaps {
+    if !sound_allocator {
         for bytes in [8, 5000, 100] {
             if let Ok(position) = log.append(&vec![1; bytes]) {
                 let _ = (log.iter().count(), log.check(), log.truncate(position));

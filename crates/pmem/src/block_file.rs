@@ -7,9 +7,9 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::block_buffer::BlockBuffer;
 use crate::block_device::{BLOCK_BYTES, BlockCounters, BlockError, BlockOperation};
@@ -335,15 +335,15 @@ impl BlockFile {
     }
 
     pub(crate) fn flush(&self) -> Result<(), BlockError> {
-        let _alone = self.flushing.lock();
+        let alone = self.flushing.lock();
         self.admit(BlockOperation::Flush, 0, 0)?;
-        loop {
-            match rustix::fs::fdatasync(&*self.file) {
-                Ok(()) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.failed(BlockOperation::Flush, 0, errno.into())),
-            }
-        }
+        self.synchronise(&alone)
+    }
+
+    /// Writes out what was written. Who calls it is alone in that.
+    fn synchronise(&self, _alone: &MutexGuard<'_, ()>) -> Result<(), BlockError> {
+        let synchronised = retry_on_intr(|| rustix::fs::fdatasync(&*self.file));
+        synchronised.map_err(|errno| self.failed(BlockOperation::Flush, 0, errno.into()))
     }
 
     pub(crate) fn discard(&self, first_block: u64, blocks: u64) -> Result<(), BlockError> {
@@ -430,8 +430,7 @@ impl BlockFile {
             });
         }
         // Makes the new size durable, and incidentally whatever was written before.
-        rustix::fs::fdatasync(&*self.file)
-            .map_err(|errno| self.failed(BlockOperation::Flush, 0, errno.into()))?;
+        self.synchronise(&self.flushing.lock())?;
         self.capacity_blocks.store(capacity_blocks, Ordering::Release);
         Ok(())
     }
@@ -495,5 +494,48 @@ fn bypass_page_cache(file: &File, direct: DirectTransfers) -> Result<bool, Block
         Ok(()) => Ok(true),
         Err(_) if direct == DirectTransfers::IfPossible => Ok(false),
         Err(_) => Err(BlockOpenError::DirectUnavailable),
+    }
+}
+
+// Miri has no such files.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Whether `work` waits until nobody else flushes.
+    fn waits_to_be_alone(file: &BlockFile, work: impl FnOnce() + Send) -> bool {
+        std::thread::scope(|scope| {
+            let alone = file.flushing.lock();
+            let working = scope.spawn(work);
+            std::thread::sleep(Duration::from_millis(200));
+            let waits = !working.is_finished();
+            drop(alone);
+            working.join().unwrap();
+            waits
+        })
+    }
+
+    #[test]
+    fn whoever_flushes_by_growing_or_in_a_queue_is_alone_in_that() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        let file = Arc::new(BlockFile::create(&path, 4, DirectTransfers::Never).unwrap());
+        assert!(waits_to_be_alone(&file, || file.flush().unwrap()));
+        assert!(waits_to_be_alone(&file, || file.grow_to(8).unwrap()));
+        #[cfg(all(feature = "io-uring", target_os = "linux"))]
+        if crate::IoUringDevice::check_available().is_ok() {
+            use crate::block_device::Request;
+            let flush = || {
+                let mut queue = crate::io_uring_device::queue_over(&file, 2).unwrap();
+                queue.submit(&mut vec![Request::Flush { tag: 1 }]).unwrap();
+                let mut completions = Vec::new();
+                queue.complete(1, &mut completions).unwrap();
+                completions[0].outcome.as_ref().unwrap();
+            };
+            assert!(waits_to_be_alone(&file, flush));
+        }
     }
 }

@@ -29,8 +29,10 @@ unsafe impl Sync for DramWords {}
 impl DramWords {
     /// So many words.
     pub fn zeroed(count: usize) -> Self {
-        if count * 8 >= HUGE_PAGE_BYTES
-            && let Ok(region) = Region::anonymous(count * 8, count * 8)
+        // More than there can be is for the heap to refuse.
+        if let Some(bytes) = count.checked_mul(size_of::<u64>())
+            && bytes >= HUGE_PAGE_BYTES
+            && let Ok(region) = Region::anonymous(bytes, bytes)
             && let Some(first) = NonNull::new(region.base().cast())
         {
             let _memory = Memory::Mapped { _region: Box::new(region) };
@@ -75,6 +77,12 @@ mod tests {
                 assert_eq!(words[count - 1].atomic().load(Ordering::Relaxed), 7);
             }
         }
+    }
+
+    #[test]
+    #[should_panic = "capacity overflow"]
+    fn more_words_than_an_address_space_has_bytes_are_refused() {
+        DramWords::zeroed((usize::MAX >> 3) + 1 + HUGE_PAGE_BYTES / 8);
     }
 
     #[test]

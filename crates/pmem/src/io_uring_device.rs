@@ -22,7 +22,8 @@ use crate::file_lock::Access;
 /// and keep it in flight. Each queue has a ring of its own, so that threads share nothing.
 ///
 /// The methods that wait for one request use `pread`, `pwrite` and `fdatasync`: through a ring they
-/// would cost the same one system call.
+/// would cost the same one system call. A flush in a queue uses `fdatasync` too, and waits for it where it is
+/// submitted: of two flushes at a time the kernel would tell only one of a write that failed.
 #[derive(Debug)]
 pub struct IoUringDevice {
     file: Arc<BlockFile>,
@@ -87,17 +88,7 @@ pub(crate) fn queue_over(
     file: &Arc<BlockFile>,
     depth: u32,
 ) -> Result<Box<dyn BlockQueue>, BlockError> {
-    let ring =
-        IoUring::new(depth).map_err(|source| BlockError::Unavailable { what: WHAT, source })?;
-    Ok(Box::new(RingQueue {
-        file: Arc::clone(file),
-        ring: ManuallyDrop::new(ring),
-        flights: ManuallyDrop::new((0..depth).map(|_| None).collect()),
-        free: (0..depth).rev().collect(),
-        resume: VecDeque::new(),
-        refused: Vec::new(),
-        in_kernel: 0,
-    }))
+    Ok(Box::new(RingQueue::over(file, depth)?))
 }
 
 /// A request that the kernel has, and with it the memory that the kernel may touch.
@@ -124,13 +115,27 @@ struct RingQueue {
     /// Indexes of flights that the kernel has yet to be given, first or again after a partial
     /// transfer.
     resume: VecDeque<u32>,
-    /// Requests that never got as far as the kernel.
-    refused: Vec<Completion>,
+    /// Requests that were answered without the ring.
+    answered: Vec<Completion>,
     /// Entries in the rings that have not been answered.
     in_kernel: u32,
 }
 
 impl RingQueue {
+    fn over(file: &Arc<BlockFile>, depth: u32) -> Result<Self, BlockError> {
+        let ring =
+            IoUring::new(depth).map_err(|source| BlockError::Unavailable { what: WHAT, source })?;
+        Ok(Self {
+            file: Arc::clone(file),
+            ring: ManuallyDrop::new(ring),
+            flights: ManuallyDrop::new((0..depth).map(|_| None).collect()),
+            free: (0..depth).rev().collect(),
+            resume: VecDeque::new(),
+            answered: Vec::new(),
+            in_kernel: 0,
+        })
+    }
+
     fn entry(&mut self, place: u32) -> squeue::Entry {
         let descriptor = types::Fd(self.file.file().as_raw_fd());
         let flight =
@@ -149,7 +154,7 @@ impl RingQueue {
                     .offset(offset)
                     .build()
             }
-            _ => opcode::Fsync::new(descriptor).flags(types::FsyncFlags::DATASYNC).build(),
+            _ => unreachable!("what has no buffer is answered without the ring"),
         };
         entry.user_data(u64::from(place))
     }
@@ -242,7 +247,7 @@ impl BlockQueue for RingQueue {
     }
 
     fn in_flight(&self) -> u32 {
-        self.depth() - self.free.len() as u32 + self.refused.len() as u32
+        self.depth() - self.free.len() as u32 + self.answered.len() as u32
     }
 
     fn submit(&mut self, requests: &mut Vec<Request>) -> Result<u32, BlockError> {
@@ -252,9 +257,12 @@ impl BlockQueue for RingQueue {
             let operation = request.operation();
             let (tag, first_block, buffer) = request.into_parts();
             let bytes = buffer.as_ref().map_or(0, |buffer| buffer.len());
-            let admitted = self.file.admit(operation, first_block, bytes);
-            if admitted.is_err() || (bytes == 0 && operation != BlockOperation::Flush) {
-                self.refused.push(Completion { tag, operation, buffer, outcome: admitted });
+            let outcome = match operation {
+                BlockOperation::Flush => self.file.flush(),
+                _ => self.file.admit(operation, first_block, bytes),
+            };
+            if outcome.is_err() || bytes == 0 {
+                self.answered.push(Completion { tag, operation, buffer, outcome });
                 continue;
             }
             let place = self.free.pop().expect("there is room");
@@ -273,12 +281,14 @@ impl BlockQueue for RingQueue {
     ) -> Result<u32, BlockError> {
         let before = completions.len();
         let wanted = at_least.min(self.in_flight()) as usize;
-        completions.append(&mut self.refused);
+        completions.append(&mut self.answered);
         loop {
             self.reap(completions);
             let given = completions.len() - before;
             let missing = wanted.saturating_sub(given) as u32;
-            if missing == 0 && self.resume.is_empty() {
+            // What the kernel did not take, for want of memory, is still in the ring.
+            let all_taken = self.resume.is_empty() && self.ring.submission().is_empty();
+            if missing == 0 && all_taken {
                 return Ok(given as u32);
             }
             self.enter(missing)?;
@@ -349,6 +359,33 @@ mod tests {
                 assert!(!path.exists(), "nothing is created where it cannot be used");
             }
         }
+    }
+
+    #[test]
+    fn what_the_kernel_did_not_take_is_handed_to_it_by_whoever_asks_for_answers_without_waiting() {
+        if IoUringDevice::check_available().is_err() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        let device = IoUringDevice::create(&path, 4, DirectTransfers::Never).unwrap();
+        let mut queue = RingQueue::over(&device.file, 2).unwrap();
+        let place = queue.free.pop().unwrap();
+        let buffer = Some(BlockBuffer::copy_of(&[9; BLOCK_BYTES]));
+        let operation = BlockOperation::Write;
+        queue.flights[place as usize] =
+            Some(Flight { tag: 1, operation, first_block: 3, buffer, done: 0 });
+        let entry = queue.entry(place);
+        // As `enter` leaves it when the kernel is short of memory.
+        // SAFETY: as in `enter`.
+        unsafe { queue.ring.submission().push(&entry).unwrap() };
+        queue.in_kernel += 1;
+        let mut completions = Vec::new();
+        let began = std::time::Instant::now();
+        while completions.is_empty() && began.elapsed().as_secs() < 10 {
+            queue.complete(0, &mut completions).unwrap();
+        }
+        completions[0].outcome.as_ref().unwrap();
     }
 
     #[test]

@@ -21,10 +21,9 @@ pub(crate) const GENERATION_SHIFT: u32 = 40;
 pub struct LockGeneration(pub(crate) u64);
 
 impl LockGeneration {
-    /// From the pool's generation.
+    /// From the pool's generation. As many generations as there are values are told apart.
     pub fn of(pool_generation: u64) -> Self {
-        let folded = pool_generation & 0xFF_FFFF;
-        Self((if folded == 0 { 0xFF_FFFF } else { folded }) << GENERATION_SHIFT)
+        Self((1 + pool_generation % 0xFF_FFFF) << GENERATION_SHIFT)
     }
 }
 
@@ -105,5 +104,20 @@ impl LockWord {
     #[inline(always)]
     pub fn bits(self) -> u64 {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_is_told_from_the_next_one_and_from_none_wherever_they_are_folded() {
+        for generation in (0..3).chain(0xFF_FFF0..0x100_0010).chain([u64::MAX - 1]) {
+            let [this, next] = [generation, generation + 1].map(LockGeneration::of);
+            assert_ne!(this, next, "{generation:#x}");
+            assert!(this.0 >> GENERATION_SHIFT != 0, "{generation:#x}");
+            assert!(!LockWord::held(this).is_locked(next));
+        }
     }
 }

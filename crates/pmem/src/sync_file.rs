@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use crate::domain::DomainFault;
 use crate::file_lock::LockedFile;
@@ -26,7 +27,14 @@ struct State {
     fault: Option<DomainFault>,
 }
 
-const PAGE_BYTES: usize = 4096;
+impl State {
+    fn note_failure(&mut self, outcome: Result<(), Errno>) {
+        if let Err(error) = outcome {
+            tracing::error!(%error, "the medium refused to persist a write");
+            self.fault = Some(DomainFault::WritesLost { reason: error.to_string() });
+        }
+    }
+}
 
 impl SyncFile {
     pub(crate) fn new(file: Arc<LockedFile>) -> Self {
@@ -34,8 +42,9 @@ impl SyncFile {
     }
 
     pub(crate) fn note(&self, start: usize, bytes: usize) {
-        let first = start & !(PAGE_BYTES - 1);
-        let end = (start + bytes).next_multiple_of(PAGE_BYTES);
+        let page_bytes = rustix::param::page_size();
+        let first = start & !(page_bytes - 1);
+        let end = (start + bytes).next_multiple_of(page_bytes);
         let mut state = self.state.lock();
         if let Some(last) = state.pending.last_mut()
             && first <= last.1
@@ -66,10 +75,16 @@ impl SyncFile {
             _ => rustix::fs::fdatasync(&**self.file),
         };
         state.pending.clear();
-        if let Err(error) = outcome {
-            tracing::error!(%error, "the medium refused to persist a write");
-            state.fault = Some(DomainFault::WritesLost { reason: error.to_string() });
-        }
+        state.note_failure(outcome);
+    }
+
+    /// Writes out the file and its size, on which the caller relies. Nobody else is told of a write that failed
+    /// before.
+    pub(crate) fn sync_whole(&self) -> Result<(), Errno> {
+        let mut state = self.state.lock();
+        let outcome = rustix::fs::fsync(&**self.file);
+        state.note_failure(outcome);
+        outcome
     }
 
     pub(crate) fn health(&self) -> Result<(), DomainFault> {
@@ -77,5 +92,24 @@ impl SyncFile {
             Some(fault) => Err(fault.clone()),
             None => Ok(()),
         }
+    }
+}
+
+// Miri has no such files.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+    use crate::file_lock::Access;
+
+    #[test]
+    fn a_file_that_could_not_be_written_out_whole_is_a_fault_for_good() {
+        // It cannot be written out.
+        let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
+        let sync = SyncFile::new(Arc::new(LockedFile::new(file, Access::Write).unwrap()));
+        assert_eq!(sync.health(), Ok(()));
+        assert!(sync.sync_whole().is_err());
+        assert!(matches!(sync.health(), Err(DomainFault::WritesLost { .. })));
     }
 }

@@ -19,7 +19,7 @@ const SEGMENT_CHUNKS: u32 = 1 << 20;
 /// Chunks that the table of a later segment takes: 8 MiB.
 const SEGMENT_TABLE_CHUNKS: u32 = SEGMENT_CHUNKS * 8 / EXTENT_BYTES as u32;
 
-/// How far the persistent high-water mark is moved ahead of need.
+/// How far the persistent high-water mark is moved ahead of need, at most.
 const HIGH_WATER_STEP: u32 = 16;
 
 /// Descriptors looked at in one step of discovery.
@@ -28,6 +28,8 @@ const DISCOVER_STEP: u32 = 256;
 pub(crate) const FREE: u8 = 0;
 pub(crate) const SLAB: u8 = 1;
 pub(crate) const LARGE: u8 = 2;
+/// In no table: what a damaged descriptor is taken for. Its chunks are in use, and belong to nobody.
+pub(super) const UNKNOWN: u8 = 3;
 
 /// What a chunk is the beginning of. See the layout in [`super`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +57,9 @@ impl Descriptor {
 
 /// Where the descriptor of `chunk` is.
 fn descriptor_offset(chunk: u32) -> u64 {
-    if chunk < FIRST_SEGMENT_CHUNKS {
-        return FIRST_TABLE_OFFSET as u64 + 8 * u64::from(chunk);
-    }
-    let beyond = chunk - FIRST_SEGMENT_CHUNKS;
-    let segment_start = chunk - beyond % SEGMENT_CHUNKS;
-    u64::from(segment_start) * EXTENT_BYTES as u64 + 8 * u64::from(beyond % SEGMENT_CHUNKS)
+    let start = segment_start(chunk);
+    let table = u64::from(start) * EXTENT_BYTES as u64;
+    table.max(FIRST_TABLE_OFFSET as u64) + 8 * u64::from(chunk - start)
 }
 
 /// If `chunk` begins a segment, how many chunks its table takes.
@@ -73,6 +72,14 @@ fn table_chunks_at(chunk: u32) -> u32 {
     }
 }
 
+/// The first chunk of the segment that holds `chunk`.
+fn segment_start(chunk: u32) -> u32 {
+    match chunk.checked_sub(FIRST_SEGMENT_CHUNKS) {
+        None => 0,
+        Some(beyond) => chunk - beyond % SEGMENT_CHUNKS,
+    }
+}
+
 /// The first chunk of the segment after the one that holds `chunk`.
 fn next_segment(chunk: u32) -> u32 {
     if chunk < FIRST_SEGMENT_CHUNKS {
@@ -80,6 +87,28 @@ fn next_segment(chunk: u32) -> u32 {
     }
     let segment = (chunk - FIRST_SEGMENT_CHUNKS) / SEGMENT_CHUNKS + 1;
     FIRST_SEGMENT_CHUNKS.saturating_add(segment.saturating_mul(SEGMENT_CHUNKS))
+}
+
+/// What begins at chunk `at`, which no run covers and no table. Runs end at the high-water mark (A3), or before it, and
+/// where their segment does; a slab has as many chunks as its class says.
+fn run_at<D: Domain>(pool: &Pool<D>, at: u32, high_water: u32) -> Descriptor {
+    let load = |chunk| Descriptor(descriptor_cell(pool, chunk).load(pool.domain()));
+    let (found, end) = (load(at), high_water.min(next_segment(at)));
+    if found == Descriptor::FREE {
+        return found;
+    }
+    let class = found.class().filter(|_| found.kind() == SLAB);
+    let expected = match class {
+        Some(class) => Descriptor::slab(class, class.slab_chunks()),
+        None => Descriptor::large(found.chunks().max(1)),
+    };
+    let room = end.saturating_sub(at).max(1);
+    if found == expected && found.chunks() <= room {
+        return found;
+    }
+    // How far it goes is not known: but not beyond the next descriptor, and to there nothing is known to be free.
+    let behind = (1..room).take_while(|&more| load(at + more) == Descriptor::FREE).count();
+    Descriptor(u64::from(UNKNOWN) | (behind as u64 + 1) << 32)
 }
 
 fn descriptor_cell<D: Domain>(pool: &Pool<D>, chunk: u32) -> &PCell<u64> {
@@ -141,6 +170,11 @@ pub(super) struct ChunkMap {
 
 impl ChunkMap {
     pub(super) fn open(high_water: u32, bitmaps_valid: bool) -> Self {
+        // No run ends in a chunk table, so that a mark in one (earlier versions set it there) is as good as one before it.
+        let high_water = match segment_start(high_water) {
+            start if high_water - start < table_chunks_at(start) => start,
+            _ => high_water,
+        };
         Self {
             free: BTreeMap::new(),
             next_fresh: high_water,
@@ -176,11 +210,14 @@ impl ChunkMap {
                 at += tables;
                 continue;
             }
-            let descriptor = Descriptor(descriptor_cell(pool, at).load(pool.domain()));
+            let descriptor = run_at(pool, at, self.high_water);
             let count = descriptor.chunks().max(1);
             match (descriptor.kind(), descriptor.class()) {
                 (SLAB, Some(class)) if !self.needs_reclaim => slab(class, at),
                 (FREE, _) => self.add_free(at, 1),
+                (UNKNOWN, _) => {
+                    tracing::warn!(chunk = at, count, "a chunk's descriptor is damaged")
+                }
                 _ => {}
             }
             at = at.saturating_add(count);
@@ -246,7 +283,8 @@ impl ChunkMap {
         if end > self.high_water {
             pool.domain().happens("the high-water mark moves");
             let mapped = (pool.region().mapped_bytes() / EXTENT_BYTES) as u32;
-            let mark = end.saturating_add(HIGH_WATER_STEP).min(mapped);
+            // Not into the next segment's table: what begins at the mark when the pool is opened is a table or a run.
+            let mark = end.saturating_add(HIGH_WATER_STEP).min(mapped).min(next_segment(first));
             let header = pool.header();
             // H5, A3: durable before anything beyond the old mark is used.
             header.storage_bytes.store_ordered(pool.domain(), pool.region().mapped_bytes() as u64);
@@ -268,7 +306,17 @@ impl ChunkMap {
     pub(super) fn free_chunks<D: Domain>(&self, pool: &Pool<D>) -> u32 {
         let mapped = (pool.region().mapped_bytes() / EXTENT_BYTES) as u32;
         let known: u32 = self.free.values().sum();
-        known.saturating_add(mapped.saturating_sub(self.next_fresh))
+        let mut fresh = mapped.saturating_sub(self.next_fresh);
+        let mut segment = match table_chunks_at(self.next_fresh) {
+            0 => next_segment(self.next_fresh),
+            _ => self.next_fresh,
+        };
+        while segment < mapped {
+            // Its table comes first.
+            fresh -= SEGMENT_TABLE_CHUNKS.min(mapped - segment);
+            segment = next_segment(segment);
+        }
+        known.saturating_add(fresh)
     }
 
     /// Maps storage until `count` chunks are free.
@@ -277,8 +325,13 @@ impl ChunkMap {
         pool: &Pool<D>,
         count: u32,
     ) -> Result<(), RegionError> {
-        let missing = count.saturating_sub(self.free_chunks(pool)) as usize;
-        grow(pool, pool.region().mapped_bytes() + missing * EXTENT_BYTES)
+        loop {
+            let missing = count.saturating_sub(self.free_chunks(pool)) as usize;
+            if missing == 0 {
+                return Ok(());
+            }
+            grow(pool, pool.region().mapped_bytes() + missing * EXTENT_BYTES)?;
+        }
     }
 
     /// Gives a run back. Its descriptor is zeroed and durable before the chunks can be used (A2).
@@ -311,7 +364,7 @@ impl ChunkMap {
         self.free.insert(first, count);
     }
 
-    /// Every run below the high-water mark that is known to the descriptors, free ones included,
+    /// Every run below the high-water mark that is known to the descriptors, free ones and damaged ones included,
     /// in order.
     pub(super) fn survey<D: Domain>(&self, pool: &Pool<D>) -> Vec<(u32, Descriptor)> {
         // Of a pool that is not large, as many as there can be.
@@ -323,7 +376,7 @@ impl ChunkMap {
                 at += tables;
                 continue;
             }
-            let descriptor = Descriptor(descriptor_cell(pool, at).load(pool.domain()));
+            let descriptor = run_at(pool, at, self.high_water);
             runs.push((at, descriptor));
             at = at.saturating_add(descriptor.chunks().max(1));
         }

@@ -40,9 +40,13 @@
 //! * A3. Chunks at or above the header's high-water mark have zero descriptors and were never
 //!   handed out: the mark is durable before a descriptor of a run that ends beyond its old value
 //!   is written. (By one fence for both, the descriptor of a run across the old mark could be
-//!   durable and the mark not; the chunks behind the mark would then be given out twice.)
+//!   durable and the mark not; the chunks behind the mark would then be given out twice.) The mark
+//!   never lies within a chunk table: what comes behind it is a table or the first chunk of a run.
 //! * A4. Saved bitmaps are believed only after a clean shutdown that says so, and no block is
 //!   allocated between the shutdown that writes them and the open that stops believing them (H3).
+//!
+//! A descriptor that says what none can (not as many chunks as its class has, an end beyond the mark or the
+//! segment, another kind) is damaged: its chunks are in use, and belong to nobody.
 //!
 //! Costs: a block from a cache, a partial slab or a freed block: no flush, no fence. A new slab or
 //! large run: 1 flush and 1 fence, and once in 16 chunks another 1 and 1 for the high-water mark.
@@ -66,11 +70,11 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::domain::Domain;
 use crate::host_lock::{HostGuard, lock};
 use crate::pool::{Pool, Usage};
-use crate::reachable::{AuditReport, ReachableBlocks, ReclaimReport};
+use crate::reachable::{AuditReport, ReachabilityProblem, ReachableBlocks, ReclaimReport};
 use crate::region::{EXTENT_BYTES, Region, RegionError};
 
 use cache::Caches;
-use chunks::{ChunkMap, LARGE, SLAB};
+use chunks::{ChunkMap, FREE, LARGE, SLAB, UNKNOWN};
 use classes::{CLASS_COUNT, ClassId};
 pub use classes::{LARGEST_SLAB_BLOCK_BYTES, block_bytes_for};
 pub(crate) use classes::{bytes_of_size, size_of_block};
@@ -213,13 +217,7 @@ impl Allocator {
         // Blocks whose readers have gone are the cheapest: look at them first.
         let passed = pool.limbo().take_passed(pool.domain());
         if !passed.is_empty() {
-            for block in passed {
-                if let Some(class) = ClassId::for_bytes(block.bytes) {
-                    cache.push(class, block.offset);
-                } else {
-                    self.free_large(pool, block);
-                }
-            }
+            self.keep_at_hand(pool, passed, cache);
             if let Some(offset) = cache.pop(class) {
                 return Ok(offset);
             }
@@ -244,18 +242,33 @@ impl Allocator {
                     // Retired blocks may only be waiting for somebody to ask whether their
                     // readers have gone.
                     drop(slabs);
-                    for block in pool.limbo().hasten(pool.domain()) {
-                        match ClassId::for_bytes(block.bytes) {
-                            Some(class) => cache.push(class, block.offset),
-                            None => self.free_large(pool, block),
-                        }
-                    }
+                    self.keep_at_hand(pool, pool.limbo().hasten(pool.domain()), cache);
                     return cache.pop(class).ok_or(why);
                 }
             }
         }
         slabs.take(class, cache.magazine(class));
         Ok(cache.pop(class).expect("a slab that is not exhausted gives at least one block"))
+    }
+
+    /// Frees blocks into `cache`, and what is more than it keeps into the slabs: they may be the whole pool's, and of
+    /// classes that this thread never allocates.
+    fn keep_at_hand<D: Domain>(
+        &self,
+        pool: &Pool<D>,
+        blocks: Vec<Block>,
+        cache: &mut cache::Cache,
+    ) {
+        for block in blocks {
+            let Some(class) = ClassId::for_bytes(block.bytes) else {
+                self.free_large(pool, block);
+                continue;
+            };
+            cache.push(class, block.offset);
+            if cache.is_overfull(class) {
+                self.give_back(pool, class, &cache.shed(class));
+            }
+        }
     }
 
     pub(crate) fn free<D: Domain>(&self, pool: &Pool<D>, block: Block) {
@@ -319,7 +332,10 @@ impl Allocator {
         pool: &Pool<D>,
         bytes: usize,
     ) -> Result<(), AllocError> {
-        let count = bytes.div_ceil(EXTENT_BYTES) as u32;
+        let count = u32::try_from(bytes.div_ceil(EXTENT_BYTES)).map_err(|_| {
+            let why = RegionError::Full { capacity_bytes: pool.region().reserved_bytes() };
+            AllocError::Full { asked_bytes: bytes, why }
+        })?;
         let free = |allocator: &Self| lock(pool.domain(), &allocator.chunks).free_chunks(pool);
         if free(self) >= count {
             return Ok(());
@@ -423,6 +439,11 @@ impl Allocator {
         pool: &Pool<D>,
         reachable: &ReachableBlocks,
     ) -> ReclaimReport {
+        if let [problem, ..] = reachable.problems() {
+            // What hangs below a broken reference was not visited, and is somebody's all the same.
+            tracing::warn!(%problem, "references are broken: no block is taken for lost");
+            return ReclaimReport::default();
+        }
         let _ = self.caches.drain(pool.domain());
         let mut chunks = lock(pool.domain(), &self.chunks);
         let mut report = ReclaimReport::default();
@@ -470,13 +491,15 @@ impl Allocator {
                         chunks.free_run(pool, first, count);
                     }
                 }
-                _ if first == free_first + free_count => free_count += count,
-                _ => {
+                FREE if first == free_first + free_count => free_count += count,
+                FREE => {
                     if free_count > 0 {
                         chunks.add_free(free_first, free_count);
                     }
                     (free_first, free_count) = (first, count);
                 }
+                // Damaged: nobody knows whose they are.
+                _ => {}
             }
         }
         if free_count > 0 {
@@ -512,6 +535,10 @@ impl Allocator {
             }
         }
         for (first, descriptor) in lock(pool.domain(), &self.chunks).survey(pool) {
+            if descriptor.kind() == UNKNOWN {
+                let what = format!("the descriptor of chunk {first} is damaged");
+                report.problems.push(ReachabilityProblem::Structure { what });
+            }
             if descriptor.kind() == LARGE {
                 report.allocated_blocks += 1;
                 let offset = u64::from(first) * EXTENT_BYTES as u64;

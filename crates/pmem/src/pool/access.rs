@@ -1,8 +1,13 @@
 //! From a link to what it refers to.
 
 use super::{MIN_POOL_BYTES, Pool};
+use crate::allocator::{block_bytes_for, size_of_block};
 use crate::cell::{Link, Persistent};
 use crate::domain::Domain;
+use crate::region::EXTENT_BYTES;
+
+/// Every block begins at a multiple of this.
+const BLOCK_ALIGN: u64 = 16;
 
 /// How far a pool reaches, as it was when somebody asked: what it takes to follow a link, for who follows many and
 /// keeps it in registers meanwhile.
@@ -136,6 +141,22 @@ impl<D: Domain> Pool<D> {
     #[inline(always)]
     fn has<T: Persistent>(&self, link: Link<T>, bytes: usize) -> bool {
         holds(self.region.mapped_bytes(), link, bytes)
+    }
+
+    /// Whoever gives back a block of `block_bytes` bytes at `link` may have followed a damaged link. What is given out
+    /// again for it lies behind the header, within the pool, and is aligned for all that blocks hold.
+    ///
+    /// # Panics
+    /// If no such block can be there.
+    #[inline]
+    pub(super) fn check_block<T: Persistent>(&self, link: Link<T>, block_bytes: usize) {
+        let offset = link.offset();
+        let begins = offset >= EXTENT_BYTES as u64 && offset.is_multiple_of(BLOCK_ALIGN);
+        let fits = self.has(link, block_bytes)
+            && self.has(link, block_bytes_for(size_of_block::<T>(block_bytes)));
+        if !(begins && fits) {
+            damaged(&self.domain, offset);
+        }
     }
 
     /// The place of a link. A pointer, that may be made a reference to more than a `T`.

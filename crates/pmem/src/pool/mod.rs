@@ -181,6 +181,9 @@ impl<D: Domain> Pool<D> {
 
     /// Hands over a block that is no longer reachable, of which `_unlinked` is the proof: it is
     /// freed when every reader that may still see it has gone.
+    ///
+    /// # Panics
+    /// If no such block can be at `link`: the pool is damaged.
     #[inline]
     pub fn retire<T: Persistent>(
         &self,
@@ -189,6 +192,7 @@ impl<D: Domain> Pool<D> {
         _unlinked: Committed,
         guard: &Guard<'_, D>,
     ) {
+        self.check_block(link, block_bytes);
         let bytes = size_of_block::<T>(block_bytes);
         self.limbo.retire(Block { offset: link.offset(), bytes }, guard);
     }
@@ -202,12 +206,16 @@ impl<D: Domain> Pool<D> {
     /// Takes back a block that *was* published but that the calling thread alone can reach now and
     /// that no reader can have seen, of which `_unlinked` is the proof. For building and tearing
     /// down whole structures.
+    ///
+    /// # Panics
+    /// As [`Pool::retire`].
     pub fn free_unshared<T: Persistent>(
         &self,
         link: Link<T>,
         block_bytes: usize,
         _unlinked: Committed,
     ) {
+        self.check_block(link, block_bytes);
         self.free_block(link.offset(), size_of_block::<T>(block_bytes));
     }
 
@@ -269,7 +277,8 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Makes the allocator's picture equal to `reachable`: every block that is neither reachable nor
-    /// in limbo becomes free.
+    /// in limbo becomes free. Not if the visitor was told of [problems](ReachableBlocks::problems): what hangs below a
+    /// broken reference would become free too. Then nothing changes, and [`Pool::needs_reclaim`] stays as it was.
     ///
     /// Between the visit and the end of this call nobody may allocate, free or mutate, and no
     /// [`Owned`] may be outstanding; readers may go on. Durable at the next clean shutdown; after

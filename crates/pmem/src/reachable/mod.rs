@@ -193,7 +193,7 @@ pub struct AuditReport {
     pub leaked: Vec<u64>,
     /// Offsets of blocks that are reachable but that the allocator would hand out again.
     pub unallocated: Vec<u64>,
-    /// What the visitor was told.
+    /// What the visitor was told, and what is damaged in the allocator's own tables.
     pub problems: Vec<ReachabilityProblem>,
 }
 

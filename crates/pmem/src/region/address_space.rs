@@ -5,16 +5,18 @@ use std::ptr::NonNull;
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
-use super::EXTENT_BYTES;
 use super::error::{RegionError, os};
+use super::whole_extents;
 
-/// Reserves inaccessible address space: `bytes`, or less if the system does not give as much. It begins at a multiple of
-/// `align_bytes`, which is one of 2 MiB.
+/// Reserves inaccessible address space: `bytes`, or less if the system does not give as much, but `least_bytes` at
+/// least. It begins at a multiple of `align_bytes`, which is one of 2 MiB.
 pub(super) fn reserve(
     bytes: usize,
+    least_bytes: usize,
     align_bytes: usize,
 ) -> Result<(NonNull<u8>, usize), RegionError> {
-    let mut bytes = bytes.next_multiple_of(EXTENT_BYTES);
+    let least_bytes = whole_extents(least_bytes);
+    let mut bytes = whole_extents(bytes).max(least_bytes);
     loop {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let more = bytes.saturating_add(align_bytes);
@@ -32,8 +34,8 @@ pub(super) fn reserve(
                     return Ok((base, bytes));
                 }
             }
-            Err(Errno::NOMEM) if bytes > (1 << 30) => {
-                bytes = (bytes / 2).next_multiple_of(EXTENT_BYTES);
+            Err(Errno::NOMEM) if bytes > least_bytes.max(1 << 30) => {
+                bytes = whole_extents(bytes / 2).max(least_bytes);
             }
             Err(errno) => return Err(os("reserve address space")(errno)),
         }

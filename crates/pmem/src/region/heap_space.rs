@@ -15,7 +15,14 @@ fn layout(bytes: usize) -> Layout {
 }
 
 /// As of the address space that there is otherwise, but at most [`MOST_BYTES`].
-pub(super) fn reserve(bytes: usize, _align: usize) -> Result<(NonNull<u8>, usize), RegionError> {
+pub(super) fn reserve(
+    bytes: usize,
+    least_bytes: usize,
+    _align: usize,
+) -> Result<(NonNull<u8>, usize), RegionError> {
+    if least_bytes > MOST_BYTES {
+        return Err(RegionError::Full { capacity_bytes: MOST_BYTES });
+    }
     let bytes = bytes.clamp(1, MOST_BYTES).next_multiple_of(EXTENT_BYTES);
     // SAFETY: of one byte at least.
     let base = NonNull::new(unsafe { alloc_zeroed(layout(bytes)) });

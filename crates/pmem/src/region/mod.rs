@@ -59,10 +59,16 @@ pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Address space reserved for a pool unless the caller says otherwise: 1 TiB.
 pub const DEFAULT_RESERVE_BYTES: usize = 1 << 40;
 
+/// `bytes`, rounded up to whole extents, as far as there are that many.
+fn whole_extents(bytes: usize) -> usize {
+    bytes.checked_next_multiple_of(EXTENT_BYTES).unwrap_or(usize::MAX / EXTENT_BYTES * EXTENT_BYTES)
+}
+
 /// How to open a region.
 #[derive(Clone, Debug)]
 pub struct RegionOptions {
-    /// Address space to reserve: the size the region can grow to.
+    /// Address space to reserve: the size the region can grow to. If the system does not give as much it is less, but
+    /// never less than the region has at first.
     pub reserve_bytes: usize,
     /// What a persist must survive.
     pub durability: Durability,
@@ -133,8 +139,8 @@ impl Region {
     /// # Errors
     /// [`RegionError::Os`] if the memory cannot be had.
     pub fn anonymous(bytes: usize, reserve_bytes: usize) -> Result<Self, RegionError> {
-        let bytes = bytes.max(1).next_multiple_of(EXTENT_BYTES);
-        let (base, reserved) = reserve(reserve_bytes.max(bytes), HUGE_PAGE_BYTES)?;
+        let bytes = whole_extents(bytes.max(1));
+        let (base, reserved) = reserve(reserve_bytes, bytes, HUGE_PAGE_BYTES)?;
         let region = Self {
             base,
             reserved,
@@ -301,8 +307,9 @@ impl Region {
         if power_fail && guarantee < Guarantee::PowerFail {
             return Err(RegionError::DurabilityUnavailable { medium });
         }
-        let reserve_bytes = options.reserve_bytes.max(length).max(create_bytes);
-        let (base, reserved) = reserve(reserve_bytes, page_bytes.max(HUGE_PAGE_BYTES))?;
+        let least_bytes = length.max(create_bytes);
+        let align_bytes = page_bytes.max(HUGE_PAGE_BYTES);
+        let (base, reserved) = reserve(options.reserve_bytes, least_bytes, align_bytes)?;
         let name = options.known_as.clone().unwrap_or_else(|| path.to_owned());
         let mut region = Self {
             base,
@@ -485,16 +492,20 @@ impl Region {
         if !has_blocks || self.guarantee == Guarantee::PowerFail {
             write_zeroes(file, from, to - from)?;
         }
-        match self.medium {
+        let synced = match (self.medium, &self.sync) {
             // A power cut leaves nothing of it.
-            Medium::MemoryFile => Ok(()),
-            _ => rustix::fs::fsync(file.as_fd()).map_err(os("write the file's size")),
-        }
+            (Medium::MemoryFile, _) => Ok(()),
+            // What the kernel says of writes that are lost, it says once.
+            (_, Some(sync)) => sync.sync_whole(),
+            (_, None) => rustix::fs::fsync(file.as_fd()),
+        };
+        synced.map_err(os("write the file's size"))
     }
 
     fn map_extent(&self, from: usize, to: usize) -> Result<(), RegionError> {
+        assert!(to <= self.reserved, "a region is mapped within its reservation");
         let (length, protection) = (to - from, ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: `[from, to)` lies within the reservation, beyond what is mapped; MAP_FIXED
+        // SAFETY: `[from, to)` lies within the reservation (just checked), beyond what is mapped; MAP_FIXED
         // replaces inaccessible reserved pages only.
         unsafe {
             let at = self.base().add(from);

@@ -36,6 +36,47 @@ fn growing_past_the_reservation_is_an_error_that_changes_nothing() {
 }
 
 #[test]
+fn a_region_never_has_less_address_space_than_it_has_bytes() {
+    const TOO_MUCH: usize = 1 << 60;
+    let error = Region::anonymous(TOO_MUCH, EXTENT_BYTES).unwrap_err();
+    let is_refused = match error {
+        RegionError::Os { doing, .. } => doing == "reserve address space",
+        RegionError::Full { .. } => cfg!(miri),
+        _ => false,
+    };
+    assert!(is_refused, "{error}");
+    // As much as there is, of which there is enough.
+    let region = Region::anonymous(3 * EXTENT_BYTES, usize::MAX).unwrap();
+    assert!(region.reserved_bytes() >= 3 * EXTENT_BYTES && region.mapped_bytes() > 0);
+}
+
+#[test]
+#[should_panic = "a region is mapped within its reservation"]
+fn nothing_is_mapped_beyond_the_reservation() {
+    let region = Region::anonymous(EXTENT_BYTES, 4 * EXTENT_BYTES).unwrap();
+    let _ = region.map_extent(EXTENT_BYTES, region.reserved_bytes() + EXTENT_BYTES);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "files")]
+fn a_write_that_is_found_lost_when_the_file_grows_is_a_fault_for_good() {
+    use crate::{Domain, DomainFault};
+    let directory = tempfile::tempdir_in(".").unwrap();
+    let path = directory.path().join("r");
+    let options = RegionOptions { durability: Durability::PowerFail, ..Default::default() };
+    let Ok(mut region) = Region::create_file(&path, 1, &options) else { return };
+    // It cannot be written out.
+    let null = OpenOptions::new().write(true).open("/dev/null").unwrap();
+    let null = LockedFile::new(null, Access::Write).unwrap();
+    region.sync = region.sync.take().map(|_| Arc::new(SyncFile::new(Arc::new(null))));
+    let Some(_) = region.sync else { return };
+    let domain = region.domain();
+    assert_eq!(domain.health(), Ok(()));
+    assert!(matches!(region.grow_to(2 * EXTENT_BYTES), Err(RegionError::Os { .. })));
+    assert!(matches!(domain.health(), Err(DomainFault::WritesLost { .. })));
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "files")]
 fn a_file_keeps_its_bytes_and_a_second_opener_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use lapis_pmem::{
-    AllocError, BlockVisitor, Committed, Domain, Link, Owned, PAGE_FRAME_BYTES, PCell, PageFrame,
-    PersistCounts, Pool, PoolError, Region, Watched,
+    AllocError, BlockVisitor, Committed, Domain, Hardware, Link, Owned, PAGE_FRAME_BYTES, PCell,
+    PageFrame, PersistCounts, Pool, PoolError, Region, Watched,
 };
 use proptest::prelude::*;
 
@@ -136,6 +136,91 @@ fn a_large_block_that_is_freed_before_its_descriptor_is_read_again_is_free_once(
     let (four, three) = (large(&opened, 4).offset(), large(&opened, 3).offset());
     assert_eq!(four, first.offset(), "the room of both");
     assert!(three >= four + 4 * CHUNK as u64, "{three:#x} is in the block at {four:#x}");
+}
+
+/// Where the header has the high-water mark.
+const HIGH_WATER_OFFSET: usize = 80;
+/// Chunks that the first table names, and those that the second one takes.
+const FIRST_TABLE_CHUNKS: usize = 7680;
+const SECOND_TABLE_CHUNKS: usize = 128;
+
+#[test]
+#[cfg_attr(miri, ignore = "memory")]
+fn a_pool_that_ends_shortly_before_the_next_chunk_table_puts_nothing_into_it_when_it_is_opened() {
+    const CHUNK: usize = 1 << 16;
+    let table = FIRST_TABLE_CHUNKS..FIRST_TABLE_CHUNKS + SECOND_TABLE_CHUNKS;
+    let bytes = (table.end + 400) * CHUNK;
+    // Ends of the last run, as far from the table as the mark is moved ahead, and up to it.
+    for end in (table.start - 17..=table.start).step_by(4) {
+        let region = Region::anonymous(bytes, bytes).unwrap();
+        let open = |make: fn(Region, Hardware) -> Result<Pool, PoolError>| {
+            // SAFETY: `region` outlives the pools, which use the memory one after the other.
+            make(unsafe { region.alias_of(bytes) }, Hardware::detect()).unwrap()
+        };
+        let take = |pool: &Pool, chunks: usize| {
+            let block = pool.allocate_with_tail::<PCell<u64>>(chunks * CHUNK - 8).unwrap();
+            let first = keep(block).offset() as usize / CHUNK;
+            (first, first + chunks)
+        };
+        let pool = open(Pool::create);
+        assert_eq!(take(&pool, end - 1), (1, end));
+        drop(pool);
+        let mut runs = vec![(1, end)];
+        for chunks in [200, 60] {
+            let (first, after) = take(&open(Pool::open), chunks);
+            let is_apart = |&(start, end): &(usize, usize)| after <= start || end <= first;
+            assert!(runs.iter().all(is_apart), "{first} to {after} is in one of {runs:?}");
+            assert!(is_apart(&(table.start, table.end)), "{first} to {after} is in the table");
+            runs.push((first, after));
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "memory")]
+fn a_mark_in_a_chunk_table_as_earlier_versions_left_it_is_taken_for_one_before_the_table() {
+    const CHUNK: usize = 1 << 16;
+    let table = FIRST_TABLE_CHUNKS..FIRST_TABLE_CHUNKS + SECOND_TABLE_CHUNKS;
+    let bytes = (table.end + 400) * CHUNK;
+    for mark in [table.start + 1, table.start + 16, table.end - 1, table.end] {
+        let region = Region::anonymous(bytes, bytes).unwrap();
+        let open = |make: fn(Region, Hardware) -> Result<Pool, PoolError>| {
+            // SAFETY: `region` outlives the pools, which use the memory one after the other.
+            make(unsafe { region.alias_of(bytes) }, Hardware::detect()).unwrap()
+        };
+        let pool = open(Pool::create);
+        keep(pool.allocate_with_tail::<PCell<u64>>((table.start - 100) * CHUNK).unwrap());
+        drop(pool);
+        // SAFETY: mapped, aligned, and no pool is open.
+        unsafe { region.base().add(HIGH_WATER_OFFSET).cast::<u64>().write(mark as u64) };
+        let pool = open(Pool::open);
+        // More than there are before the table.
+        let block = pool.allocate_with_tail::<PCell<u64>>(300 * CHUNK).unwrap();
+        let first = keep(block).offset() as usize / CHUNK;
+        assert!(!table.contains(&first) && first + 301 < bytes / CHUNK, "{mark}: {first}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "memory")]
+fn room_is_made_for_a_coming_chunk_table_too_and_there_is_none_for_more_than_any_pool_has() {
+    const CHUNK: usize = 1 << 16;
+    // So much that it cannot grow by more than is missing.
+    let most = FIRST_TABLE_CHUNKS + SECOND_TABLE_CHUNKS + 95;
+    let region = Region::anonymous(FIRST_TABLE_CHUNKS * CHUNK, most * CHUNK).unwrap();
+    let pool = Pool::create(region, Hardware::detect()).unwrap();
+    keep(pool.allocate_with_tail::<PCell<u64>>((FIRST_TABLE_CHUNKS - 10) * CHUNK).unwrap());
+    pool.ensure_headroom(100 * CHUNK).unwrap();
+    let mapped = pool.region().mapped_bytes();
+    for _ in 0..100 {
+        keep(pool.allocate_with_tail::<PCell<u64>>(CHUNK - 8).unwrap());
+    }
+    assert_eq!(pool.region().mapped_bytes(), mapped);
+    for bytes in [1 << 48, (1 << 48) + CHUNK, usize::MAX] {
+        let error = pool.ensure_headroom(bytes).unwrap_err();
+        assert!(matches!(error, AllocError::Full { .. }), "{error}");
+    }
+    assert_eq!(pool.region().mapped_bytes(), mapped);
 }
 
 #[test]
@@ -408,6 +493,47 @@ fn crashes_without_a_reclaim_cost_no_more_chunks_than_were_handed_out() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
+fn a_reclaim_that_is_told_of_broken_references_frees_nothing_and_is_still_to_be_done() {
+    const BYTES: usize = 100_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let options = lapis_pmem::RegionOptions { reserve_bytes: 8 << 20, ..Default::default() };
+    let pool = Pool::create_file(&path, 8 << 20, &options).unwrap();
+    let take =
+        |pool: &Pool, bytes: usize| keep(pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap());
+    let [parent, child, other] = [64, BYTES, 1000].map(|bytes| (take(&pool, bytes), bytes));
+    pool.abandon();
+    drop(pool);
+    let pool = Pool::open_file(&path, &options).unwrap();
+    let broken = pool.reachable(|visitor| {
+        assert!(visitor.visit(other.0, other.1));
+        // The child hangs below it.
+        assert!(!visitor.visit(Link::<PCell<u64>>::from_bits(parent.0.offset() + 16), parent.1));
+    });
+    assert_eq!(pool.reclaim(&broken), lapis_pmem::ReclaimReport::default());
+    assert!(pool.needs_reclaim());
+    assert_eq!(pool.reclaim_and_audit(&broken).problems.len(), 1);
+    let live = [parent, child, other];
+    let is_live = |at: u64| {
+        live.iter()
+            .any(|&(link, bytes)| (link.offset()..link.offset() + bytes as u64).contains(&at))
+    };
+    while let Ok(block) = pool.allocate_with_tail::<PCell<u64>>(BYTES - 8) {
+        assert!(!is_live(keep(block).offset()));
+    }
+    while let Ok(block) = pool.allocate_with_tail::<PCell<u64>>(992) {
+        assert!(!is_live(keep(block).offset()));
+    }
+    // Once the reference is whole again, everything else is free.
+    let whole = pool.reachable(|visitor| {
+        live.iter().for_each(|&(link, bytes)| assert!(visitor.visit(link, bytes)));
+    });
+    assert!(pool.reclaim(&whole).freed_chunks > 50);
+    assert!(!pool.needs_reclaim() && pool.audit(&whole).is_clean());
+}
+
+#[test]
 fn a_visitor_reports_references_that_are_not_blocks_and_blocks_reached_twice() {
     let pool = counting_pool(1 << 20);
     let link = keep(pool.allocate_with_tail::<PCell<u64>>(92).unwrap());
@@ -536,6 +662,198 @@ fn damaged_saved_bitmaps_make_no_panic_and_no_count_wrong() {
         pool.reclaim(&pool.reachable(|_| {}));
         assert_eq!(pool.usage().allocated_bytes, 0);
     }
+}
+
+/// The descriptor of a slab or run, as the header comment of the allocator has it.
+fn descriptor(kind: u64, class: u64, chunks: u64) -> u64 {
+    kind | class << 8 | chunks << 32
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "time")]
+fn chunks_whose_descriptor_is_damaged_are_given_to_nobody_and_neither_are_those_of_others() {
+    const CHUNK: u64 = 1 << 16;
+    const BYTES: usize = 8 << 20;
+    // Of one chunk, of eight, and runs; each descriptor has others behind it.
+    const SIZES: [usize; 6] = [4096, 2000, 6000, 30_000, 150_000, 300_000];
+    const SLAB: u64 = 1;
+    const LARGE: u64 = 2;
+    let make = || {
+        let region = Region::anonymous(BYTES, BYTES).unwrap();
+        // SAFETY: `region` outlives the pool.
+        let pool = Pool::create(unsafe { region.alias() }, Hardware::detect()).unwrap();
+        let take = |bytes| {
+            (keep(pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap()).offset(), bytes as u64)
+        };
+        let live = SIZES.map(take);
+        drop(pool);
+        (region, live)
+    };
+    let (region, live) = make();
+    // SAFETY: mapped, aligned, and no pool is open.
+    let mark = unsafe { region.base().add(HIGH_WATER_OFFSET).cast::<u64>().read() };
+    let mut tried = 0;
+    for damaged in 0..SIZES.len() {
+        let chunk = live[damaged].0 / CHUNK;
+        let words = (0..64).map(|bit| Err(1 << bit)).chain(
+            [
+                // Another class, another number of chunks, an end behind the mark or in the next table, other kinds.
+                descriptor(SLAB, 0, 1),
+                descriptor(SLAB, 25, 8),
+                descriptor(SLAB, 25, 1),
+                descriptor(SLAB, 200, 1),
+                descriptor(LARGE, 0, mark - chunk + 1),
+                descriptor(LARGE, 0, u64::from(u32::MAX)),
+                descriptor(LARGE, 1, 1),
+                descriptor(LARGE, 0, 0),
+                descriptor(0, 0, 3),
+                descriptor(7, 0, 1),
+            ]
+            .map(Ok),
+        );
+        for word in words {
+            for is_clean in [true, false] {
+                let (region, live) = make();
+                // SAFETY: mapped, aligned, and no pool is open.
+                let word = unsafe {
+                    let place = region.base().add(4096 + 8 * chunk as usize).cast::<u64>();
+                    let found = place.read();
+                    place.write(word.unwrap_or_else(|bit| found ^ bit));
+                    (found, place.read())
+                };
+                // A run that is another size and fits, or a slab of another class of as many chunks, or nothing at all:
+                // nothing says that these are damaged.
+                let is_plausible = |word: u64| match word & 0xFF {
+                    0 => word == 0,
+                    1 => {
+                        word & 0xFFFF_00FF == 1 && {
+                            let class = word >> 8 & 0xFF;
+                            let is_of_eight =
+                                (25..33).contains(&class) || (34..37).contains(&class);
+                            class < 37 && word >> 32 == if is_of_eight { 8 } else { 1 }
+                        }
+                    }
+                    2 => {
+                        let chunks = word >> 32;
+                        word & 0xFFFF_FFFF == 2 && chunks > 0 && chunk + chunks <= mark
+                    }
+                    _ => false,
+                };
+                assert!(is_plausible(word.0));
+                if is_plausible(word.1) {
+                    continue;
+                }
+                tried += 1;
+                // SAFETY: `region` outlives the pools, which use the memory one after the other.
+                let open = || Pool::open(unsafe { region.alias() }, Hardware::detect()).unwrap();
+                if !is_clean {
+                    open().abandon();
+                }
+                let pool = open();
+                if !is_clean {
+                    let reachable = pool.reachable(|visitor| {
+                        for &(offset, bytes) in &live {
+                            if offset / CHUNK != chunk {
+                                let link = Link::<PCell<u64>>::from_bits(offset);
+                                assert!(visitor.visit(link, bytes as usize), "{word:x?}");
+                            }
+                        }
+                    });
+                    pool.reclaim(&reachable);
+                }
+                let audit = pool.audit(&pool.reachable(|_| {}));
+                let [problem] = &audit.problems[..] else { panic!("{word:x?}: {audit:?}") };
+                assert_eq!(
+                    problem.to_string(),
+                    format!("the descriptor of chunk {chunk} is damaged")
+                );
+                for bytes in [4096, 2000, 6000, 30_000, 65_000, 16].map(|bytes| bytes as u64) {
+                    for _ in 0..40 {
+                        let Ok(block) = pool.allocate_with_tail::<PCell<u64>>(bytes as usize - 8)
+                        else {
+                            break;
+                        };
+                        let start = keep(block).offset();
+                        let is_apart = |&(live, size): &(u64, u64)| {
+                            start + bytes <= live || live + size <= start
+                        };
+                        assert!(start + bytes <= BYTES as u64, "{word:x?}");
+                        assert!(
+                            live.iter().all(is_apart),
+                            "{bytes} bytes at {start:#x}, {word:x?} of chunk {chunk}, {is_clean}, {live:x?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    assert!(tried > 500, "{tried}");
+}
+
+#[test]
+fn what_no_block_can_be_is_not_taken_back_for_one() {
+    let pool = counting_pool(1 << 20);
+    let good = keep(pool.allocate_with_tail::<PCell<u64>>(92).unwrap()).offset();
+    let end = pool.region().mapped_bytes() as u64;
+    let bad = [
+        (0, 100),
+        (16, 100),
+        (65536 - 64, 100),
+        (good + 8, 100),
+        (end - 64, 50 + 14 + 1),
+        // The blocks of that size have 96 bytes.
+        (end - 80, 70),
+        (end, 8),
+        (1 << 46, 8),
+        (good, 1 << 21),
+        (good, usize::MAX),
+    ];
+    let (unshared, guard) = (Committed::nothing_to_do, pool.pin());
+    let refuses =
+        |work: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err();
+    for (offset, bytes) in bad {
+        let link = Link::<PCell<u64>>::from_bits(offset);
+        assert!(refuses(&|| pool.free_unshared(link, bytes, unshared())), "{offset:#x}, {bytes}");
+        assert!(refuses(&|| pool.retire(link, bytes, unshared(), &guard)), "{offset:#x}, {bytes}");
+    }
+    let link = Link::<PageFrame>::from_bits(good);
+    assert!(refuses(&|| pool.free_unshared(link, 4096, unshared())), "not where a page begins");
+    pool.retire(Link::<PCell<u64>>::from_bits(good), 100, unshared(), &guard);
+    drop(guard);
+    assert_eq!(pool.usage().allocated_bytes, 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "time")]
+fn what_one_thread_retires_and_another_frees_is_used_again_though_that_one_allocates_no_such_size()
+{
+    const ROUNDS: usize = 400;
+    let pool = Pool::create_anonymous(1 << 20).unwrap();
+    let turn = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                for _ in 0..64 {
+                    let block = pool.allocate_with_tail::<PCell<u64>>(4088).unwrap();
+                    let guard = pool.pin();
+                    pool.retire(keep(block), 4096, Committed::nothing_to_do(), &guard);
+                }
+                turn.wait();
+                turn.wait();
+            }
+        });
+        for _ in 0..ROUNDS {
+            turn.wait();
+            // Each time all that is at hand, so that what was retired is asked for.
+            for _ in 0..64 {
+                keep(pool.allocate::<PCell<u64>>().unwrap());
+            }
+            turn.wait();
+        }
+    });
+    let retired = ROUNDS * 64 * 4096;
+    let mapped = pool.region().mapped_bytes();
+    assert!(mapped < retired / 4, "{mapped} bytes are mapped, and {retired} were retired");
 }
 
 proptest! {
