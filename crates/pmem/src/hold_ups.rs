@@ -64,18 +64,29 @@ impl HoldUps {
         STEPS_LEFT.set(left.saturating_sub(1));
         // Readers begin nothing.
         let is_due = left == 1 || mixed(now).is_multiple_of(STEPS_BETWEEN);
-        if !is_due || state.is_anybody_held_up.swap(true, Ordering::Acquire) {
+        if is_due && !state.is_anybody_held_up.swap(true, Ordering::Acquire) {
+            state.hold_up_here(now);
+            state.is_anybody_held_up.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl State {
+    /// Holds the calling thread up, which is the only one, after so many steps of all.
+    fn hold_up_here(&self, now: u64) {
+        // Whoever was held up until just now may have been the last.
+        if self.left.load(Ordering::Relaxed) == 0 {
             return;
         }
         for _ in 0..LOOKS {
             std::thread::sleep(Duration::from_micros(50));
-            if state.steps.load(Ordering::Relaxed) >= now + STEPS_HELD_UP {
+            if self.steps.load(Ordering::Relaxed) >= now + STEPS_HELD_UP {
                 break;
             }
         }
-        // One at a time comes here.
-        state.left.fetch_sub(1, Ordering::Relaxed);
-        state.is_anybody_held_up.store(false, Ordering::Release);
+        // Meanwhile somebody may have said that there are to be none.
+        let one_less = |left: u64| left.checked_sub(1);
+        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 }
 
@@ -137,4 +148,19 @@ fn everywhere() -> &'static HoldUps {
         hold_ups
     });
     &EVERYWHERE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_after_the_last_is_not_held_up_and_takes_none_away() {
+        let hold_ups = HoldUps::default();
+        hold_ups.hold_up(1);
+        hold_ups.0.hold_up_here(0);
+        // It had seen that one was left before.
+        hold_ups.0.hold_up_here(0);
+        assert_eq!(hold_ups.0.left.load(Ordering::Relaxed), 0);
+    }
 }

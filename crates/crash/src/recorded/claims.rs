@@ -3,7 +3,7 @@
 //! Followed is, for each byte, the last store to it, and since when that is sure to be durable. The
 //! rules are R1 to R6 of [`lapis_pmem::domain`]: a store is durable at the fence of a worker that
 //! has flushed its line after it, or past the caches at the next fence of its own worker; and so is
-//! then every earlier store that it overlaps. Of two stores in one line the earlier persists first
+//! then every earlier store that it overlaps. Where locked stores complete anything, each is a fence first. Of two stores in one line the earlier persists first
 //! if they are in different groups, as in the model (an ordered store is a group of its own; a run
 //! of plain stores of one worker is one).
 
@@ -104,7 +104,7 @@ impl Follower {
             }
             Event::Locked { worker, start, bytes, line, .. } => {
                 if self.locked_completes {
-                    self.complete(worker, position, true);
+                    self.complete(worker, position);
                 }
                 self.store(stored(worker, start, bytes, line, false), true);
             }
@@ -127,7 +127,7 @@ impl Follower {
                     self.retire(line, position, |_, stored| !stored.past_caches);
                 }
             }
-            Event::Fence { worker, .. } => self.complete(worker, position, false),
+            Event::Fence { worker, .. } => self.complete(worker, position),
             Event::Marker { worker, marker } => match marker {
                 Marker::Begin(_) => {
                     self.workers.entry(worker).or_default().operation = Some(Vec::new());
@@ -184,22 +184,18 @@ impl Follower {
         self.stores.push(stored);
     }
 
-    fn complete(&mut self, number: u8, position: usize, locked: bool) {
+    fn complete(&mut self, number: u8, position: usize) {
         let worker = self.workers.entry(number).or_default();
         worker.epoch += 1;
         let marks = std::mem::take(&mut worker.marks);
         for (line, count) in marks {
             self.retire(line, position, |index, stored| !stored.past_caches && index < count);
         }
-        if !locked {
-            let worker = self.workers.entry(number).or_default();
-            let mut lines = std::mem::take(&mut worker.past_caches);
-            lines.dedup();
-            for line in lines {
-                self.retire(line, position, |_, stored| {
-                    stored.past_caches && stored.worker == number
-                });
-            }
+        let worker = self.workers.entry(number).or_default();
+        let mut lines = std::mem::take(&mut worker.past_caches);
+        lines.dedup();
+        for line in lines {
+            self.retire(line, position, |_, stored| stored.past_caches && stored.worker == number);
         }
     }
 

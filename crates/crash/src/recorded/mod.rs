@@ -69,7 +69,7 @@ pub struct RecordedOptions {
     pub file: String,
     /// What has to be durable when an operation is acknowledged.
     pub durable_on_end: DurableOnEnd,
-    /// Whether a locked instruction completes flushes, as on x86-64 it does.
+    /// Whether a locked instruction completes flushes and stores past the caches, as on x86-64 it does.
     pub locked_completes: bool,
     /// A command that judges images.
     pub recover: Option<RecoverCommand>,

@@ -312,6 +312,10 @@ fn violation(
             None => "the end of an operation".to_owned(),
         },
         CrashCause::TraceEnd => "the end of the trace".to_owned(),
+        CrashCause::BeforeOperation(number) => match recorded.event_location(point.position) {
+            Some(location) => format!("just before {location}"),
+            None => format!("just before operation {number} begins"),
+        },
         _ => match recorded.event_location(point.position) {
             Some(location) => format!("just before {location}"),
             None => "just before a fence or locked store".to_owned(),

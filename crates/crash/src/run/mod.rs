@@ -108,18 +108,17 @@ impl Run {
 
     /// How long the pool's storage may be after so many events.
     pub(crate) fn storage_bytes(&self, position: usize) -> usize {
-        self.grown(position, |_| true)
+        self.grown(|growth| growth.position <= position)
     }
 
-    /// How long a power cut after so many events may leave it, if that is shorter.
+    /// How long a power cut after so many events may leave it, if that is shorter: what grew just there may not have yet.
     pub(crate) fn durable_storage_bytes(&self, position: usize) -> Option<usize> {
-        let durable = self.grown(position, |growth| growth.is_durable);
+        let durable = self.grown(|growth| growth.is_durable && growth.position < position);
         (durable < self.storage_bytes(position)).then_some(durable)
     }
 
-    fn grown(&self, position: usize, counts: impl Fn(&StorageGrowth) -> bool) -> usize {
-        let mut growths = self.trace.growths.iter();
-        let last = growths.rfind(|growth| growth.position <= position && counts(growth));
+    fn grown(&self, counts: impl Fn(&StorageGrowth) -> bool) -> usize {
+        let last = self.trace.growths.iter().rfind(|growth| counts(growth));
         last.map_or(self.base.memory.len(), |growth| growth.bytes)
     }
 
@@ -176,5 +175,27 @@ impl Run {
         let between = self.operations.iter().map(kind);
         let first = std::iter::once("creation".to_owned());
         first.chain(between).chain(std::iter::once("shutdown".to_owned())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subjects::AllocatorSubject;
+
+    #[test]
+    fn where_the_storage_grows_a_power_cut_leaves_it_as_long_as_before_or_as_after() {
+        let subject = AllocatorSubject::new("allocator:growing", 0).growing();
+        let options = ExploreOptions { ops: 120, ..ExploreOptions::default() };
+        let run = Run::record(&subject, &options).unwrap();
+        let mut before = run.base.memory.len();
+        assert!(!run.trace.growths.is_empty());
+        for growth in &run.trace.growths {
+            assert!(growth.is_durable && growth.bytes > before);
+            assert_eq!(run.storage_bytes(growth.position), growth.bytes);
+            assert_eq!(run.durable_storage_bytes(growth.position), Some(before));
+            assert_eq!(run.durable_storage_bytes(growth.position + 1), None);
+            before = growth.bytes;
+        }
     }
 }

@@ -80,9 +80,9 @@ const PHASE: usize = 61;
 /// Chunks that the first table names, and those that the second one takes.
 const FIRST_TABLE_CHUNKS: usize = 7680;
 const SECOND_TABLE_CHUNKS: usize = 128;
-/// Chunks that a pool has behind that, and that are left before it.
+/// Chunks that a pool has behind that, and that are left before it: fewer than the high-water mark is moved ahead by.
 const CHUNKS_BEHIND: usize = 400;
-const CHUNKS_BEFORE: usize = 20;
+const CHUNKS_BEFORE: usize = 8;
 /// Runs are of so many chunks at most: more than the descriptors of a line.
 const LONGEST_RUN: usize = 14;
 

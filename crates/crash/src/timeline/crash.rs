@@ -30,6 +30,10 @@ impl Telling<'_> {
                 CrashCause::BeforeStrongFlush => "the power is cut before the next clflush",
                 CrashCause::BeforeStore => "the power is cut before the next store",
                 CrashCause::OperationEnd(_) => "the power is cut just after the acknowledgement",
+                CrashCause::BeforeOperation(_) => {
+                    "the power is cut before the next operation begins"
+                }
+                CrashCause::StorageGrowth => "the power is cut where the storage grows",
                 CrashCause::AfterStore => "the power is cut after this store",
                 CrashCause::AfterFlush(_) => "the power is cut after this flush",
                 CrashCause::BeforeBlockAnswer(_) => {

@@ -1,17 +1,28 @@
 //! Crash points: the instants of a trace at which a power cut has to be tried.
 //!
 //! They are: just before every fence, locked operation or other event that makes something durable,
-//! just after every [`Marker::End`], and the end of the trace. That is enough. Between two instants at which
+//! just after every [`Marker::End`], just before every [`Marker::Begin`] and where the storage grows if
+//! something was stored since the last point, and the end of the trace. That is enough. Between two instants at which
 //! something pending becomes durable, stores only *add* pending units: whatever subset of the
 //! earlier ones was legal before is legal still, with the later ones not persisted. So the states
 //! of any instant are among those of the next point, unless the meaning of a state changes in
-//! between; and it changes only where an operation is acknowledged, which is a point of its own:
-//! whoever judges the states just after the acknowledgement demands more of them than before it.
+//! between. It changes in three ways:
+//!
+//! * An operation is acknowledged. Whoever judges the states just after demands more of them than before, so that
+//!   the point after it is enough.
+//! * An operation begins. From then on a state may show its effects, so that whoever judges demands less: what other
+//!   workers have stored, or what was stored since the last acknowledgement, has to be judged before.
+//! * The storage grows: a power cut just before leaves it shorter. (The point there stands for both instants: who
+//!   knows how long storage is tries both lengths at it.)
+//!
+//! Where operations follow one another, and nothing is stored between an acknowledgement and the next beginning, that
+//! beginning is no point of its own. Nor is one before which the trace stores nothing: what memory held when a trace began
+//! is no work of what it traces.
+//!
 //! What is said here of lines holds of the sectors of block devices: what a flush covers becomes
 //! durable when it is answered, and a write that fails takes back what it might have left. So the
 //! answers of flushes and of failed writes are points too, and the states of a point are those of all
-//! media together. (Before an operation begins, nothing of it is stored, so the point after the previous
-//! acknowledgement has covered those states too.) With eADR the same holds of the store buffers.
+//! media together. With eADR the same holds of the store buffers.
 //!
 //! [`CrashPoints::at_every_store`] stops at every store and flush all the same, for those who would
 //! rather see it than believe it.
@@ -41,6 +52,10 @@ pub enum CrashCause {
     BeforeStore,
     /// The operation of this number has just been acknowledged.
     OperationEnd(u32),
+    /// The operation of this number begins next, and shows in no state yet.
+    BeforeOperation(u32),
+    /// The storage grows here: it may be as long as before, or as long as after.
+    StorageGrowth,
     /// The next event is an answer of this block device, after which it holds what a power cut before
     /// may not leave, or no longer what one may.
     BeforeBlockAnswer(u8),
@@ -81,10 +96,14 @@ pub struct CrashPoints<'t> {
     machine: Persistence,
     devices: ReplayedDevices,
     next: usize,
+    /// How many growths of the storage came before the next event.
+    growths: usize,
     /// The crash point before the next event has been given out.
     stopped: bool,
-    /// Something was stored or became durable since the last point.
+    /// Something was stored or became durable since the last point, or there was none yet.
     changed: bool,
+    /// Something was stored since the trace began.
+    stored: bool,
     ended: bool,
     every_store: bool,
 }
@@ -98,8 +117,10 @@ impl<'t> CrashPoints<'t> {
             machine: Persistence::new(trace, base, domain),
             devices: ReplayedDevices::default(),
             next: 0,
+            growths: 0,
             stopped: false,
             changed: true,
+            stored: false,
             ended: false,
             every_store: false,
         }
@@ -139,27 +160,36 @@ impl<'t> CrashPoints<'t> {
                 }
                 break CrashCause::TraceEnd;
             };
+            let grows = self.storage_grows();
+            let begins = matches!(event, Event::Marker { marker: Marker::Begin(_), .. });
+            let means_more = self.stored && (grows || begins);
             let completes = || self.machine.completes(event) || self.devices.completes(event);
-            if self.changed && !self.stopped && completes() {
+            if self.changed && !self.stopped && (means_more || completes()) {
                 self.stopped = true;
                 break match *event {
+                    _ if grows => CrashCause::StorageGrowth,
                     Event::Fence { point, .. } => {
                         CrashCause::BeforeFence(self.trace.points[usize::from(point)])
                     }
                     Event::StrongFlush { .. } => CrashCause::BeforeStrongFlush,
                     Event::Locked { .. } => CrashCause::BeforeLocked,
+                    Event::Marker { marker: Marker::Begin(operation), .. } => {
+                        CrashCause::BeforeOperation(operation)
+                    }
                     Event::Marker { .. } => CrashCause::AfterStore,
                     Event::Block { device, .. } => CrashCause::BeforeBlockAnswer(device),
                     _ => CrashCause::BeforeStore,
                 };
             }
-            self.changed |= match event {
+            let changes = match event {
                 Event::Flush { .. } | Event::FlushLines { .. } | Event::Marker { .. } => false,
                 Event::Fence { .. } | Event::StrongFlush { .. } => self.machine.completes(event),
                 Event::Block { what: BlockEvent::Write { .. }, .. } => true,
                 Event::Block { .. } => self.devices.completes(event),
                 _ => true,
             };
+            self.changed |= changes;
+            self.stored |= changes;
             self.machine.apply(self.trace, event);
             self.devices.apply(self.trace, event);
             self.stopped = false;
@@ -180,6 +210,15 @@ impl<'t> CrashPoints<'t> {
         };
         self.changed = false;
         Some(CrashPoint { position: self.next, cause })
+    }
+
+    /// Whether the storage grows just before the next event.
+    fn storage_grows(&mut self) -> bool {
+        let ahead = &self.trace.growths[self.growths..];
+        let here = ahead.iter().take_while(|growth| growth.position <= self.next);
+        let (past, last) = here.fold((0, None), |(count, _), growth| (count + 1, Some(growth)));
+        self.growths += past;
+        last.is_some_and(|growth| growth.position == self.next)
     }
 
     /// Lines whose durable contents changed since the previous crash point, with those contents.

@@ -13,13 +13,26 @@
 //! * R2, R3. A line's pending units persist in the order of their groups; lines are independent.
 //! * R4. A flush notes, for its worker, how many units the line had then. The worker's next fence
 //!   makes those durable; what was stored to the line after the flush stays pending.
-//! * R5. A locked store first completes its worker's flushes and then is pending like an ordered
-//!   store. It does not complete non-temporal stores. A compare-exchange that fails does nothing.
+//! * R5. A locked store first completes its worker's flushes and non-temporal stores, as a fence does (a locked
+//!   instruction of x86-64 drains the write-combining buffers too), and then is pending like an ordered
+//!   store. A compare-exchange that fails does nothing.
 //!   With [`PowerFailDomain::AdrPortable`] it completes nothing at all.
-//! * R6. Non-temporal units are durable at their worker's next fence; a flush does not hasten them.
+//! * R6. Non-temporal units are durable at their worker's next fence, or locked store (R5); a flush does not hasten them.
+//!
+//! # What is assumed within a line
+//!
+//! Two orders of stores to one line are kept by every domain here: a relaxed store stays behind an ordered one before
+//! it, and behind a flush of the line before it. The first is the order of stores of x86-64; aarch64 lets a store overtake an `stlr`
+//! before it. The second holds wherever caches write whole lines back, as where the power-fail domain is ADR: the
+//! line is written back as it was when it was flushed, or later. So on aarch64 a state is possible that is not explored, in which a
+//! relaxed store persisted without an ordered store to its line before it. Nor is one of a machine whose caches survive
+//! explored by whoever takes [`PowerFailDomain::AdrPortable`].
+//!
+//! # Caches that survive
 //!
 //! With [`PowerFailDomain::Eadr`] and [`PowerFailDomain::EadrVisible`] caches survive and only store
-//! buffers are lost; which stores may have left them is in module `surviving_caches`.
+//! buffers are lost; which stores may have left them is in module `surviving_caches`. `lapis crash` does not explore
+//! these: it takes [`PowerFailDomain::AdrPortable`], for recorded programs [`PowerFailDomain::Adr`]. Litmus programs do.
 //!
 //! `clflush` ([`Event::StrongFlush`]) makes durable what its line holds of cached stores, at once.
 
@@ -40,9 +53,9 @@ pub enum PowerFailDomain {
     /// What the memory controller has accepted.
     #[default]
     Adr,
-    /// As [`PowerFailDomain::Adr`], on any machine that Lapis runs on: a locked operation completes
+    /// As [`PowerFailDomain::Adr`], but a locked operation completes
     /// nothing, as is the case on aarch64 and where a fence is an `fdatasync`. Every state of `Adr`
-    /// is a state of this, and some more.
+    /// is a state of this, and some more. What is assumed all the same, the module says.
     AdrPortable,
     /// The caches too, but not the store buffers, for a trace of one worker, which is in the order of
     /// execution: stores leave the buffers in the order of x86, and some in none.
@@ -51,10 +64,6 @@ pub enum PowerFailDomain {
     /// several workers, whose buffers the scheduler drains. Every store is durable where it stands,
     /// and of the words of one copy any subset.
     EadrVisible,
-    /// Caches were promised to survive and did not: the global persistent flush of a CXL device
-    /// failed for want of energy. What was flushed and fenced had reached the device, so the states
-    /// are those of [`PowerFailDomain::Adr`]; a program that left out its flushes has none to rely on.
-    GpfFailed,
 }
 
 /// A line that the trace stores to.
@@ -174,9 +183,8 @@ impl Persistence {
         if self.caches_survive() {
             return locked || !self.buffered.is_empty();
         }
-        self.workers.get(usize::from(worker)).is_some_and(|state| {
-            !state.marks.is_empty() || (!locked && !state.nontemporal.is_empty())
-        })
+        let state = self.workers.get(usize::from(worker));
+        state.is_some_and(|state| !state.marks.is_empty() || !state.nontemporal.is_empty())
     }
 
     /// The next event, of `trace`.
@@ -202,7 +210,7 @@ impl Persistence {
             }
             Event::Locked { worker, start, bytes, line, value } => {
                 if self.domain != PowerFailDomain::AdrPortable {
-                    self.complete(worker, true);
+                    self.complete(worker);
                 }
                 self.store(worker, Stored { start, bytes, line, value }, Kind::Ordered);
                 if self.caches_survive() {
@@ -214,7 +222,7 @@ impl Persistence {
                 (line..line + lines).for_each(|line| self.flush(worker, line));
             }
             Event::StrongFlush { line, .. } => self.flush_at_once(line),
-            Event::Fence { worker, .. } => self.complete(worker, false),
+            Event::Fence { worker, .. } => self.complete(worker),
             // Told to a device: no store buffer holds anything back then.
             Event::Block { .. } if self.caches_survive() => self.drain_buffers(),
             Event::Block { .. } | Event::Marker { .. } => {}
@@ -284,7 +292,7 @@ impl Persistence {
     }
 
     /// A fence of `worker`, or the fence that is part of its locked operation.
-    fn complete(&mut self, worker: u8, locked: bool) {
+    fn complete(&mut self, worker: u8) {
         self.worker(worker).epoch += 1;
         if self.caches_survive() {
             return self.drain_buffers();
@@ -294,9 +302,6 @@ impl Persistence {
             self.retire(number, |unit| !unit.nontemporal && unit.sequence < mark);
         }
         self.worker(worker).marks = reuse(marks);
-        if locked {
-            return;
-        }
         let lines = std::mem::take(&mut self.worker(worker).nontemporal);
         for &number in &lines {
             self.retire(number, |unit| unit.nontemporal && unit.worker == worker);

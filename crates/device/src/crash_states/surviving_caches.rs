@@ -1,6 +1,8 @@
 //! Where caches survive a power cut (eADR): what is in store buffers is lost, and in what order
 //! stores leave them.
 //!
+//! For litmus programs and whoever reads traces; `lapis crash` does not explore these states.
+//!
 //! A store that has left its buffer is in a cache or accepted by the memory controller, and durable.
 //! Which stores may have left while others have not is x86's order of stores (Sewell, Sarkar, Owens,
 //! Zappa Nardelli, Myreen: "x86-TSO", CACM 2010) and its exceptions (Intel's Software Developer's
@@ -15,8 +17,7 @@
 //!   eight bytes or crosses their boundary tears).
 //! * Non-temporal stores wait in write-combining buffers, which no order but that of a word's own
 //!   stores concerns: they leave before earlier stores or after later ones, in any 8-byte subset.
-//! * A fence and a locked operation leave both kinds of buffer empty. (Under ADR, rule R5, a locked
-//!   operation promises nothing; here it is the processor's own order that is asked about.)
+//! * A fence and a locked operation leave both kinds of buffer empty.
 //! * `clwb` and `clflushopt` order nothing: where caches survive they may be left out altogether.
 //!   `clflush` is ordered with cached stores like one of them.
 //! * Stores to one word leave in order, and what overlaps an earlier one not without it.

@@ -47,9 +47,15 @@ impl Modelled {
         unsafe { self.fill_nontemporal_now(destination, source, caller) };
     }
 
-    /// Whether a flush, fence or non-temporal copy is not performed.
+    /// Whether a flush, fence or non-temporal copy of a scheduled worker is not performed. It has been
+    /// passed all the same, and comes no further than here to be counted.
     pub(super) fn omits(&self, caller: &'static Location<'static>, kind: PersistKind) -> bool {
-        Omission::is_in_force() || self.machine.state.lock().points.suppresses(caller, kind)
+        let points = &mut self.machine.state.lock().points;
+        let is_omitted = Omission::is_in_force() || points.suppresses(caller, kind);
+        if is_omitted {
+            points.pass(caller, kind);
+        }
+        is_omitted
     }
 
     pub(crate) fn store_now<W: Word>(

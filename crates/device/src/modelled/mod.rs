@@ -32,6 +32,7 @@ pub use self::dram::ModelledWord;
 use self::state::State;
 
 use crate::counting::counters::{Counters, Counts};
+use crate::counting::hierarchy::DRAM_FIRST_LINE;
 use crate::crash_states::bytes_of_line::{BytesOfLine, differing_bytes};
 use crate::modelled::dirtied_lines::DirtiedLines;
 use crate::modelled::owner_lock::OwnerLock;
@@ -41,8 +42,9 @@ use crate::scheduler::worker::current_worker;
 use crate::scheduler::{Interleaving, is_scheduled};
 use crate::trace::{Event, Marker, Trace};
 
-/// The model covers this much of a region: line numbers have 31 bits.
-pub const MODELLED_BYTES_LIMIT: usize = LINE_BYTES << 31;
+/// The model covers this much of a region, 64 GiB: line numbers have 31 bits in the caches, and the upper half of them
+/// stand for ordinary memory.
+pub const MODELLED_BYTES_LIMIT: usize = LINE_BYTES * DRAM_FIRST_LINE as usize;
 
 /// The modelled machine over one region. Clones are handles of one machine. See the
 /// [crate documentation](crate).

@@ -42,7 +42,8 @@ pub type WorkerProgram<'p> = Box<dyn FnOnce() + Send + 'p>;
 pub enum RunEnd {
     /// Every worker came to the end of its program and every store became visible.
     Completed,
-    /// All workers wait for each other.
+    /// All workers wait for each other, and none has changed anything for a thousand turns given away by each. Every
+    /// locked attempt counts as a change, also one that fails, and so does every look of [`lapis_pmem::host_lock::wait`]: workers that wait through these alone end as [`RunEnd::TooLong`].
     Deadlock,
     /// A worker panicked; the others were stopped.
     Panicked {
@@ -51,7 +52,7 @@ pub enum RunEnd {
         /// With which message.
         message: String,
     },
-    /// Millions of events, and no end.
+    /// Four million events and turns given away, and no end.
     TooLong,
 }
 

@@ -7,6 +7,8 @@
 //! * V2. Reads see the last completed version, or the durable contents where there is none.
 //! * V3. A flush with watermark `w` makes durable the last version that completed by event `w` and
 //!   forgets those before it: they can no longer be what a power cut leaves.
+//! * V4. While a flush is in flight, the newest version of a sector that it covers is kept, however many are written
+//!   after it: it is what the flush makes durable.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -20,7 +22,7 @@ type Block = [u8; BLOCK_BYTES];
 
 /// Sectors in a block.
 pub(super) const BLOCK_SECTORS: u64 = (BLOCK_BYTES / SECTOR_BYTES) as u64;
-/// Versions of one sector that are kept. Beyond, old ones are forgotten, and the crash states are
+/// Versions of one sector that are kept. Beyond, old ones are forgotten (but see V4), and the crash states are
 /// not all of them any more.
 const MOST_VERSIONS: usize = 256;
 
@@ -46,6 +48,8 @@ pub(crate) struct Contents {
     events: u64,
     /// The sectors of each write that was not answered.
     in_flight: BTreeMap<WriteId, Range<u64>>,
+    /// The watermark of each flush that was not answered.
+    flushes: Vec<u64>,
     forgot: bool,
 }
 
@@ -64,6 +68,7 @@ impl Contents {
     pub(super) fn revert(&mut self) {
         self.pending.clear();
         self.in_flight.clear();
+        self.flushes.clear();
         self.forgot = false;
         let Some(before) = &mut self.before else { return };
         for (block, contents) in before.drain() {
@@ -103,7 +108,7 @@ impl Contents {
             let versions = self.pending.entry(sector).or_default();
             versions.push(Version { write, completed: None, bytes: copy });
             if versions.len() > MOST_VERSIONS
-                && let Some(old) = versions.iter().position(|version| version.completed.is_some())
+                && let Some(old) = oldest_to_forget(versions, &self.flushes)
             {
                 versions.remove(old);
                 self.forgot = true;
@@ -135,9 +140,15 @@ impl Contents {
         }
     }
 
-    /// What a flush that is submitted now covers.
-    pub(super) fn watermark(&self) -> u64 {
+    /// Puts a flush in flight; what it covers.
+    pub(super) fn begin_flush(&mut self) -> u64 {
+        self.flushes.push(self.events);
         self.events
+    }
+
+    /// Makes durable what was completed.
+    pub(super) fn settle(&mut self) {
+        self.make_durable(self.events);
     }
 
     /// Whether such a flush would make anything durable.
@@ -148,10 +159,21 @@ impl Contents {
 
     /// Completes a flush (V3).
     pub(super) fn end_flush(&mut self, watermark: u64) {
+        self.make_durable(watermark);
+        self.fail_flush(watermark);
+    }
+
+    /// Completes a flush that makes nothing durable.
+    pub(super) fn fail_flush(&mut self, watermark: u64) {
+        if let Some(at) = self.flushes.iter().position(|flush| *flush == watermark) {
+            self.flushes.swap_remove(at);
+        }
+    }
+
+    fn make_durable(&mut self, watermark: u64) {
         let mut pending = core::mem::take(&mut self.pending);
         pending.retain(|&sector, versions| {
-            let covered = |version: &Version| version.completed.is_some_and(|at| at <= watermark);
-            if let Some(last) = versions.iter().rposition(covered) {
+            if let Some(last) = newest_covered(versions, watermark) {
                 self.set_durable(sector, &versions[last].bytes);
                 versions.drain(..=last);
             }
@@ -202,5 +224,58 @@ impl Contents {
     /// Whether a version was forgotten that a power cut might have left.
     pub(crate) fn forgot_versions(&self) -> bool {
         self.forgot
+    }
+}
+
+/// The newest version that a flush with this watermark covers.
+fn newest_covered(versions: &[Version], watermark: u64) -> Option<usize> {
+    versions.iter().rposition(|version| version.completed.is_some_and(|at| at <= watermark))
+}
+
+/// The oldest completed version that no flush in flight makes durable (V4).
+fn oldest_to_forget(versions: &[Version], flushes: &[u64]) -> Option<usize> {
+    let is_awaited = |at| flushes.iter().any(|&flush| newest_covered(versions, flush) == Some(at));
+    (0..versions.len()).find(|&at| versions[at].completed.is_some() && !is_awaited(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(contents: &mut Contents, number: u32) {
+        let byte = number.to_le_bytes()[0];
+        contents.begin_write(WriteId(number), 0, &[byte; BLOCK_BYTES]);
+        contents.end_write(WriteId(number), |_| true);
+    }
+
+    #[test]
+    fn what_a_flush_in_flight_covers_is_not_forgotten_however_much_is_written_before_its_answer() {
+        let mut contents = Contents::default();
+        (1..=3).for_each(|number| write(&mut contents, number));
+        let first = contents.begin_flush();
+        (4..=5).for_each(|number| write(&mut contents, number));
+        let second = contents.begin_flush();
+        (6..=400).for_each(|number| write(&mut contents, number));
+        assert!(contents.forgot_versions());
+        let versions = |contents: &Contents| contents.pending().next().unwrap().1.len();
+        assert_eq!(versions(&contents), MOST_VERSIONS);
+        contents.end_flush(first);
+        assert_eq!(contents.durable_sector(0), [3; SECTOR_BYTES]);
+        contents.end_flush(second);
+        assert_eq!(contents.durable_sector(0), [5; SECTOR_BYTES]);
+        // Nobody waits for anything now.
+        (401..=800).for_each(|number| write(&mut contents, number));
+        assert_eq!(contents.pending().next().unwrap().1[0].bytes[0], 33); // 545
+    }
+
+    #[test]
+    fn a_flush_that_fails_keeps_nothing() {
+        let mut contents = Contents::default();
+        write(&mut contents, 1);
+        let flush = contents.begin_flush();
+        contents.fail_flush(flush);
+        (2..=300).for_each(|number| write(&mut contents, number));
+        assert_eq!(contents.pending().next().unwrap().1[0].bytes[0], 45);
+        assert_eq!(contents.durable_sector(0), [0; SECTOR_BYTES]);
     }
 }

@@ -213,7 +213,7 @@ impl ModelledSsd {
     pub fn contents(&self) -> SsdContents {
         let state = self.shared.state.lock();
         let mut contents = state.contents.clone();
-        contents.end_flush(contents.watermark());
+        contents.settle();
         SsdContents { contents: contents.durable_copy(), capacity_blocks: state.capacity_blocks }
     }
 
@@ -465,7 +465,7 @@ impl State {
                 let number = self.flushes;
                 self.flushes = number.wrapping_add(1);
                 shared.record(|_| BlockEvent::Flush { number });
-                Effect::Flush { number, watermark: self.contents.watermark() }
+                Effect::Flush { number, watermark: self.contents.begin_flush() }
             }
         };
         Started { operation, number, first_block, blocks, done_at, effect }
@@ -521,6 +521,7 @@ impl State {
                 self.contents.end_flush(watermark);
                 shared.record(|_| BlockEvent::Flushed { number });
             }
+            (Effect::Flush { watermark, .. }, _) => self.contents.fail_flush(watermark),
             _ => {}
         }
         match struck {

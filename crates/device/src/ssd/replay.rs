@@ -84,7 +84,7 @@ impl ReplayedDevices {
                 });
             }
             BlockEvent::Flush { number } => {
-                device.flushes.push((number, contents.watermark()));
+                device.flushes.push((number, contents.begin_flush()));
             }
             BlockEvent::Flushed { number } => {
                 if let Some(watermark) = device.watermark(number) {

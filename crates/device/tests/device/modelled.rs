@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_device::{
     Config, Counts, CrashPoints, Event, ImageBudget, MachineShape, Marker, Modelled, PersistKind,
-    PersistPoint, PowerFailDomain, Trace, XpBufferShape,
+    PersistPoint, PowerFailDomain, SchedulePolicy, Trace, XpBufferShape,
 };
 use lapis_pmem::{Committed, Domain, EXTENT_BYTES, Link, PCell, Pool, PoolError, Region};
 use proptest::prelude::*;
@@ -221,6 +221,27 @@ fn a_suppressed_fence_neither_completes_nor_counts() {
     let (events, counts, ..) = run_suppressing(store_and_persist, fence);
     assert!(!events.iter().any(|event| matches!(event, Event::Fence { .. })));
     assert_eq!((counts.flushes, counts.fences), (1, 0));
+}
+
+#[test]
+fn what_a_scheduled_worker_passes_is_counted_although_it_is_suppressed() {
+    fn run(region: &Region, domain: &Modelled) {
+        // SAFETY: inside the mapped region, which nobody else uses.
+        unsafe { domain.copy_nontemporal(region.base(), &[7; 64]) };
+        store_and_persist(region, domain);
+    }
+    let points = points_of(run);
+    assert_eq!(points.len(), 3);
+    for point in points {
+        let region = region();
+        let domain = Modelled::over(&region, Config::concurrent().suppressing(point));
+        let policy = SchedulePolicy::Random { seed: 1 };
+        domain.run_workers(&policy, vec![Box::new(|| run(&region, &domain))]);
+        let counted: Vec<_> =
+            domain.persist_points().iter().map(|it| (it.point == point, it.passed)).collect();
+        assert!(counted.contains(&(true, 1)), "{point}: {counted:?}");
+        assert_eq!(counted.len(), 3);
+    }
 }
 
 #[test]

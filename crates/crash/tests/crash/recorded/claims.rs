@@ -76,6 +76,16 @@ fn a_locked_store_completes_flushes_on_x86_and_not_where_it_is_said_not_to() {
 }
 
 #[test]
+fn a_locked_store_completes_stores_past_the_caches_on_x86_and_not_where_it_is_said_not_to() {
+    let mut program = Program::new();
+    program.begin(0, 1).store(0, NonTemporal, 8).volatile(128, 8);
+    program.store(0, Locked, 128).end(0, 1);
+    assert_eq!(program.violations(), []);
+    let portable = RecordedOptions { locked_completes: false, ..RecordedOptions::default() };
+    assert_eq!(program.check(&portable).violations.len(), 1);
+}
+
+#[test]
 fn what_is_declared_volatile_may_be_lost() {
     let mut program = Program::new();
     program.volatile(0, 16).begin(0, 1).store(0, Plain, 8).store(0, Plain, 16);

@@ -57,7 +57,8 @@ counts! {
     wpq_flush,
     /// Lines that entered it non-temporally.
     wpq_nontemporal,
-    /// Dirty lines that entered it because the caches needed room.
+    /// Dirty lines that entered it because the caches needed room, or because a non-temporal store
+    /// wrote a part of them.
     wpq_eviction,
     /// Media writes, in units of 64 bytes (an XPLine is four), those that the modules add on their
     /// own behalf included.

@@ -32,7 +32,8 @@ use serde::Serialize;
 use self::private::Private;
 use crate::counting::cache::{Cache, CacheShape, Tag};
 
-/// The first of the line numbers that stand for ordinary memory, beyond every region (64 GiB).
+/// The first of the line numbers that stand for ordinary memory, beyond all that is modelled of a region
+/// ([`MODELLED_BYTES_LIMIT`](crate::MODELLED_BYTES_LIMIT)).
 pub(crate) const DRAM_FIRST_LINE: u32 = 1 << 30;
 
 /// The caches of a machine.

@@ -76,8 +76,6 @@ pub use record::{FlushInstruction, Record, StoreKind};
 pub use recorded::{Assertion, BasePiece, Claim, RecordedTrace, SourceLocation};
 pub use writer::TraceWriter;
 
-use crate::modelled::MODELLED_BYTES_LIMIT;
-
 /// The version of the format that this crate writes, and the only one it reads.
 pub const TRACE_FORMAT_VERSION: u16 = 1;
 /// A payload has at most so many bytes.
@@ -89,6 +87,9 @@ pub const RECORD_BYTES_LIMIT: usize = 4096;
 pub const RECORD_LINES_LIMIT: u64 = 16;
 /// All fill records together cover at most so many bytes.
 pub const FILL_BYTES_LIMIT: u64 = 1 << 30;
+/// The longest range of memory that a trace may be of. It need not fit into the caches of a machine, as what is
+/// [modelled](crate::MODELLED_BYTES_LIMIT) must.
+const REGION_BYTES_LIMIT: u64 = 128 << 30;
 /// The name of a source file has at most so many bytes.
 pub const FILE_NAME_BYTES_LIMIT: usize = 1024;
 /// A trace refers to at most so many source files, and to so many places in them.
@@ -242,7 +243,7 @@ impl TraceHeader {
             return Err(damaged("bits that are to be zero are not"));
         }
         let region_bytes = word(16);
-        if region_bytes == 0 || region_bytes > MODELLED_BYTES_LIMIT as u64 {
+        if region_bytes == 0 || region_bytes > REGION_BYTES_LIMIT {
             return Err(damaged("the model cannot cover so many bytes"));
         }
         let name = &bytes[32..32 + WRITER_BYTES];

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use lapis_device::{
     Config, CrashCause, CrashPoints, Event, Image, ImageBudget, Marker, Modelled, PersistKind,
-    PersistPoint, PowerFailDomain, Trace,
+    PersistPoint, PowerFailDomain, Trace, set_current_worker,
 };
-use lapis_pmem::{Domain, Region};
+use lapis_pmem::{Domain, Observed, Region};
 use proptest::prelude::*;
 
-use crate::litmus::bench::{B, Bench, WORDS};
+use crate::litmus::bench::{B, Bench, WORDS, at_points, set};
 
 #[test]
 fn crash_points_are_the_effective_fences_the_operation_ends_and_the_end() {
@@ -38,6 +38,66 @@ fn crash_points_are_the_effective_fences_the_operation_ends_and_the_end() {
             (8, CrashCause::TraceEnd, 2),
         ]
     );
+}
+
+/// The crash points of a trace, by position and cause.
+fn causes(trace: &Trace) -> Vec<(usize, CrashCause)> {
+    let mut points = CrashPoints::new(trace, &[], PowerFailDomain::AdrPortable);
+    std::iter::from_fn(|| points.advance()).map(|point| (point.position, point.cause)).collect()
+}
+
+#[test]
+fn what_is_pending_where_an_operation_of_another_worker_begins_is_tried_before_it() {
+    let bench = Bench::new();
+    bench.domain.mark(Marker::Begin(1));
+    bench.ordered(0, 7);
+    set_current_worker(1);
+    bench.domain.mark(Marker::Begin(2));
+    bench.domain.mark(Marker::Begin(3)); // Nothing was stored since.
+    set_current_worker(0);
+    bench.flush(0);
+    bench.fence();
+    bench.domain.mark(Marker::End(1));
+    bench.domain.mark(Marker::Begin(4)); // As it mostly is: straight after an acknowledgement.
+    bench.ordered(1, 1);
+    bench.domain.mark(Marker::End(4));
+    bench.ordered(2, 1); // What belongs to no operation.
+    bench.domain.mark(Marker::Begin(5));
+    let trace = bench.domain.take_trace();
+    let found = causes(&trace);
+    let expected = [
+        (2, CrashCause::BeforeOperation(2)),
+        (7, CrashCause::OperationEnd(1)),
+        (10, CrashCause::OperationEnd(4)),
+        (11, CrashCause::BeforeOperation(5)),
+    ];
+    let others: Vec<_> =
+        found.into_iter().filter(|it| !matches!(it.1, CrashCause::BeforeFence(_))).collect();
+    assert_eq!(others, expected);
+    let states = at_points(&trace, PowerFailDomain::AdrPortable, [0], |it| it.position == 2);
+    assert_eq!(states, set(&[[0], [7]]));
+}
+
+#[test]
+fn what_is_pending_where_the_storage_grows_is_tried_there() {
+    let bench = Bench::new();
+    bench.domain.note_storage(1 << 20, true); // Nothing was stored yet.
+    bench.ordered(0, 7);
+    bench.flush(0);
+    bench.fence();
+    bench.domain.note_storage(2 << 20, true);
+    bench.domain.note_storage(3 << 20, true);
+    bench.ordered(1, 7);
+    bench.domain.note_storage(4 << 20, false);
+    bench.flush(1);
+    bench.domain.note_storage(5 << 20, true); // Nothing was stored since the last.
+    bench.fence();
+    let growths: Vec<usize> = causes(&bench.domain.take_trace())
+        .into_iter()
+        .filter(|it| it.1 == CrashCause::StorageGrowth)
+        .map(|it| it.0)
+        .collect();
+    assert_eq!(growths, [3, 4]);
 }
 
 #[test]
@@ -191,6 +251,62 @@ proptest! {
                 if exact && *next_exact {
                     prop_assert!(states.is_subset(next_states), "{domain:?} at {instant}");
                 }
+            }
+        }
+    }
+}
+
+/// Events with markers among them: operations that begin, by number, and those that end.
+fn events_of_operations() -> impl Strategy<Value = Vec<Event>> {
+    (events(), proptest::collection::vec((any::<prop::sample::Index>(), 0u8..2), 0..6)).prop_map(
+        |(mut events, ends)| {
+            let count = ends.len() as u32;
+            for (number, (at, worker)) in (0..count).zip(&ends) {
+                let marker = if number % 3 == 2 { Marker::End } else { Marker::Begin };
+                let at = at.index(events.len() + 1);
+                events.insert(at, Event::Marker { worker: *worker, marker: marker(number) });
+            }
+            events
+        },
+    )
+}
+
+/// How many operations have begun and ended when so many events have happened.
+fn begun_and_ended(events: &[Event], position: usize) -> (usize, usize) {
+    let count = |wanted: fn(&Marker) -> bool| {
+        let markers = events[..position].iter();
+        markers.filter(|it| matches!(it, Event::Marker { marker, .. } if wanted(marker))).count()
+    };
+    (count(|it| matches!(it, Marker::Begin(_))), count(|it| matches!(it, Marker::End(_))))
+}
+
+proptest! {
+    /// The rest of that argument: nothing is judged more leniently at the crash points that have its states. What may
+    /// show there had begun at the instant itself, and what has to show was acknowledged there too.
+    #[test]
+    fn the_states_of_every_instant_are_judged_where_no_further_operation_has_begun(
+        events in events_of_operations(),
+    ) {
+        let here = std::panic::Location::caller();
+        let trace = Trace::of(events, vec![PersistPoint::at(here, PersistKind::Fence)]);
+        for domain in [PowerFailDomain::Adr, PowerFailDomain::AdrPortable] {
+            let points = all_states(&trace, domain);
+            for instant in 0..=trace.events.len() {
+                let cut = trace.continued(instant, &Trace::default());
+                // What was there when the trace began is no work of it.
+                if cut.events.iter().all(|event| event.stored_lines().is_empty()) {
+                    continue;
+                }
+                let Some((_, exact, states)) = all_states(&cut, domain).pop() else { continue };
+                let (begun, ended) = begun_and_ended(&trace.events, instant);
+                let is_strict = |&(position, ..): &&PointStates| {
+                    let there = begun_and_ended(&trace.events, *position);
+                    there.0 <= begun && there.1 >= ended
+                };
+                let judged = points.iter().filter(is_strict).any(|(_, all, found)| {
+                    !exact || !all || states.is_subset(found)
+                });
+                prop_assert!(judged, "{domain:?} at {instant}");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What survives besides what was flushed: ADR, eADR for a trace of one worker, and a failed global
-//! persistent flush. eADR for traces of several workers is in `visible_order`.
+//! What survives besides what was flushed: eADR for a trace of one worker. That for traces of several
+//! workers is in `visible_order`.
 
 use lapis_device::PowerFailDomain;
 use lapis_pmem::Domain;
@@ -56,16 +56,8 @@ litmus! { left, Eadr;
             => [[0, 0, 0], [1, 0, 0], [0, 2, 0], [1, 2, 0], [1, 2, 3]];
     eadr_what_was_acknowledged_without_a_fence_may_be_lost:
         [Ordered(0, 1), Acknowledge], [0] => [[0], [1]];
-    // What eADR promises here, a failed global flush does not keep.
     eadr_makes_a_store_durable_by_a_fence:
         [Ordered(0, 1), Fence], [0] => [[1]];
-}
-
-litmus! { left, GpfFailed;
-    a_failed_global_flush_loses_what_eadr_had_promised:
-        [Ordered(0, 1), Fence], [0] => [[0], [1]];
-    a_failed_global_flush_keeps_what_was_flushed_and_fenced:
-        [Ordered(0, 1), Flush(0), Fence, Ordered(0, 2)], [0] => [[1], [2]];
 }
 
 #[test]

@@ -108,10 +108,12 @@ litmus! {
         Adr, [&[Store(X, 1), Flush(X), Exchange(FLAG, 1)]], [0], [(FLAG, 1), (X, 0)] => false;
     on_a_portable_machine_a_locked_instruction_promises_nothing:
         AdrPortable, [&[Store(X, 1), Flush(X), Exchange(FLAG, 1)]], [0], [(FLAG, 1), (X, 0)] => true;
+    a_locked_instruction_completes_a_non_temporal_store_on_x86:
+        Adr, [&[NonTemporal(X, 1), Exchange(FLAG, 1)]], [0], [(FLAG, 1), (X, 0)] => false;
+    on_a_portable_machine_a_locked_instruction_leaves_a_non_temporal_store_pending:
+        AdrPortable, [&[NonTemporal(X, 1), Exchange(FLAG, 1)]], [0], [(FLAG, 1), (X, 0)] => true;
     with_eadr_what_another_worker_has_seen_is_durable:
         EadrVisible, [&[Store(X, 1)], &[Load(X)]], [1], [(X, 0)] => false;
-    after_a_failed_global_flush_what_another_worker_has_seen_may_be_lost:
-        GpfFailed, [&[Store(X, 1)], &[Load(X)]], [1], [(X, 0)] => true;
     with_eadr_what_a_worker_itself_has_seen_may_be_in_its_store_buffer:
         EadrVisible, [&[Store(X, 1), Load(X)]], [1], [(X, 0)] => true;
     with_eadr_what_a_worker_has_seen_behind_a_full_fence_is_durable:

@@ -77,8 +77,12 @@ litmus! { left, Adr;
         [Relaxed(0, 1), Swap(1, 2)], [0, 1] => [[0, 0], [1, 0], [1, 2]];
     r5_a_compare_exchange_that_fails_stores_and_completes_nothing:
         [Ordered(0, 1), Flush(0), CompareExchange(B, 5, 2)], [0, B] => [[0, 0], [1, 0]];
-    r5_a_compare_exchange_does_not_complete_non_temporal_stores:
-        [NonTemporal(0, &[1]), CompareExchange(B, 0, 2)], [0, B] => subsets([1, 2]);
+    r5_a_compare_exchange_completes_non_temporal_stores_of_its_worker:
+        [NonTemporal(0, &[1]), CompareExchange(B, 0, 2)], [0, B] => [[1, 0], [1, 2]];
+    r5_a_swap_of_another_worker_completes_no_non_temporal_stores:
+        [NonTemporal(0, &[1]), Worker(1), Swap(B, 2)], [0, B] => subsets([1, 2]);
+    r5_a_compare_exchange_that_fails_completes_no_non_temporal_stores:
+        [NonTemporal(0, &[1]), CompareExchange(B, 5, 2)], [0, B] => [[0, 0], [1, 0]];
 
     r6_non_temporal_stores_persist_in_any_subset_of_words:
         [NonTemporal(0, &[1, 2, 3])], [0, 1, 2] => subsets([1, 2, 3]);
@@ -99,6 +103,8 @@ litmus! { left, Adr;
 litmus! { left, AdrPortable;
     r5_on_a_portable_machine_a_compare_exchange_completes_nothing:
         [Ordered(0, 1), Flush(0), CompareExchange(B, 0, 2)], [0, B] => subsets([1, 2]);
+    r5_on_a_portable_machine_a_swap_completes_no_non_temporal_stores:
+        [NonTemporal(0, &[1]), Swap(B, 2)], [0, B] => subsets([1, 2]);
     r5_on_a_portable_machine_the_next_fence_completes_flushes_before_a_compare_exchange:
         [Ordered(0, 1), Flush(0), CompareExchange(B, 0, 2), Fence], [0, B] => [[1, 0], [1, 2]];
 }
