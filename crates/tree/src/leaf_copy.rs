@@ -23,7 +23,7 @@ thread_local! {
 /// A leaf as it was at one moment. A place in it is a number of records before it.
 #[derive(Clone, Debug, Default)]
 pub struct LeafCopy {
-    /// Empty before one was copied.
+    /// Empty before one was copied, and when that failed: what was read then may be of no moment.
     bytes: Vec<u8>,
     number: Option<PageNumber>,
 }
@@ -34,7 +34,7 @@ impl LeafCopy {
         Node::new(&self.bytes[..])
     }
 
-    /// Whether no leaf was copied yet.
+    /// Whether no leaf was copied yet, or the last attempt failed.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -102,6 +102,14 @@ impl LeafCopy {
     fn damaged(&self, what: &'static str) -> TreeError {
         TreeError::Damaged { page: self.number.unwrap_or(PageNumber::FIRST), what }
     }
+
+    /// The outcome of an attempt to copy a leaf. Nothing is left of one that failed.
+    fn kept_if<T>(&mut self, outcome: Result<T, TreeError>) -> Result<T, TreeError> {
+        if outcome.is_err() {
+            self.bytes.clear();
+        }
+        outcome
+    }
 }
 
 impl Drop for LeafCopy {
@@ -124,7 +132,8 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             return self.copy(leaf, Target::Key(&[])).map(|()| 0);
         };
         self.copy(leaf, Target::Key(key))?;
-        leaf.place_of(from)
+        let place = leaf.place_of(from);
+        leaf.kept_if(place)
     }
 
     /// Copies the last leaf.
@@ -144,7 +153,8 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let Some(from) = leaf.upper().map(<[u8]>::to_vec) else { return Ok(None) };
         let at = self.copy_leaf(leaf, Bound::Included(&from))?;
         if leaf.upper().is_some_and(|upper| upper <= &from[..]) {
-            return Err(leaf.damaged("its fences do not ascend"));
+            let descends = Err(leaf.damaged("its fences do not ascend"));
+            return leaf.kept_if(descends);
         }
         Ok(Some(at))
     }
@@ -160,16 +170,17 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         }
         let until = leaf.lower().to_vec();
         self.copy(leaf, Target::Before(&until))?;
-        if leaf.lower() >= &until[..] {
-            return Err(leaf.damaged("its fences do not ascend"));
-        }
-        leaf.place_of(Bound::Included(&until)).map(Some)
+        let place = match leaf.lower() < &until[..] {
+            true => leaf.place_of(Bound::Included(&until)).map(Some),
+            false => Err(leaf.damaged("its fences do not ascend")),
+        };
+        leaf.kept_if(place)
     }
 
     /// Copies the leaf that a target is in, but for what is free in it. Its slots are in order then.
     fn copy(&self, leaf: &mut LeafCopy, target: Target<'_>) -> Result<(), TreeError> {
-        let LeafCopy { bytes, number } = leaf;
-        *number = self.retry(|| {
+        let LeafCopy { bytes, .. } = leaf;
+        let copied = self.retry(|| {
             let page = self.leaf(target)?;
             let (read, node) = (page.read(), Node::new(page.read()));
             if bytes.is_empty() {
@@ -183,9 +194,11 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             read.copy_to(slots.len() + records, &mut rest[records..]);
             page.validate()?;
             Ok(PageNumber::new(read.number()))
-        })?;
+        });
+        leaf.number = leaf.kept_if(copied)?;
         if !leaf.node().is_sound() {
-            return Err(leaf.damaged("its header makes no sense"));
+            let unsound = Err(leaf.damaged("its header makes no sense"));
+            return leaf.kept_if(unsound);
         }
         put_in_order(&mut leaf.bytes);
         Ok(())

@@ -19,7 +19,9 @@ use lapis_buffer::{ExclusivePage, PageNumber};
 use lapis_pmem::Domain;
 
 use crate::error::TreeError;
-use crate::node::{Builder, Contents, Node, Overfull, insert_child, put_in_order, remove_child};
+use crate::node::{
+    Builder, Contents, Node, Overfull, Source, insert_child, put_in_order, remove_child,
+};
 
 const FORMAT: u8 = 1;
 
@@ -168,6 +170,45 @@ impl<'a> Iterator for Changes<'a> {
     }
 }
 
+/// Finds out whether [`apply`] can make a change to a page as it is. Asked before the change is logged: then it has to be made.
+pub(crate) fn check<D: Domain>(
+    page: &ExclusivePage<'_, D>,
+    change: Change<'_>,
+) -> Result<(), TreeError> {
+    let damaged = |what| TreeError::Damaged { page: page.number(), what };
+    let found = match change {
+        Change::Hang { key, .. } => match made_anew(page, key.len())? {
+            Some(made) => place_of_new(&Node::new(&made[..]), key).map(|_| ()),
+            None => place_of_new(&Node::new(page.read()), key).map(|_| ()),
+        },
+        Change::Unhang(key) => place_of_old(&Node::new(page.read()), key).map(|_| ()),
+        Change::Make(_) | Change::Replace(_) | Change::Cut(_) | Change::CutTo { .. } => Ok(()),
+        Change::Free => Ok(()),
+    };
+    found.map_err(damaged)
+}
+
+/// Where in an inner node a key is to be, and what of it.
+fn place_of_new<'k, S: Source>(
+    node: &Node<S>,
+    key: &'k [u8],
+) -> Result<(usize, &'k [u8]), &'static str> {
+    let suffix = node.suffix_of(key).ok_or("a key of it belongs elsewhere")?;
+    match node.search(suffix) {
+        (at, false) if node.level() > 0 => Ok((at, suffix)),
+        _ => Err("it has a child already where one is to be added"),
+    }
+}
+
+/// Where in an inner node a key is that is to go, and how many bytes it has.
+fn place_of_old<S: Source>(node: &Node<S>, key: &[u8]) -> Result<(usize, usize), &'static str> {
+    let found = node.suffix_of(key).map(|suffix| node.search(suffix));
+    let Some((at, true)) = found.filter(|_| node.is_sound() && node.level() > 0) else {
+        return Err("it lacks a child that is to go");
+    };
+    Ok((at, node.record_bytes(at).ok_or("a key is outside of it")?))
+}
+
 /// Changes a page, by the change `lsn` of the log. Its references are page numbers where they move to another
 /// page, or go.
 pub(crate) fn apply<D: Domain>(
@@ -189,22 +230,13 @@ pub(crate) fn apply<D: Domain>(
         }
         Change::Hang { key, child } => {
             make_room(page, key.len(), lsn)?;
-            let node = Node::new(page.read());
-            let suffix = node.suffix_of(key).ok_or(damaged("a key of it belongs elsewhere"))?;
-            let (at, is_there) = node.search(suffix);
-            if is_there || node.level() == 0 {
-                return Err(damaged("it has a child already where one is to be added"));
-            }
+            let (at, suffix) = place_of_new(&Node::new(page.read()), key).map_err(damaged)?;
             insert_child(&mut page.write(lsn), at, suffix, child.get());
         }
         Change::Unhang(key) => {
             let node = Node::new(page.read());
-            let found = node.suffix_of(key).map(|suffix| node.search(suffix));
-            let Some((at, true)) = found.filter(|_| node.is_sound() && node.level() > 0) else {
-                return Err(damaged("it lacks a child that is to go"));
-            };
+            let (at, bytes) = place_of_old(&node, key).map_err(damaged)?;
             page.unswizzle(node.child_offset(at + 1));
-            let bytes = node.record_bytes(at).ok_or(damaged("a key is outside of it"))?;
             remove_child(&mut page.write(lsn), at, bytes);
         }
         Change::Free => {}
@@ -243,26 +275,35 @@ pub(crate) fn make_room<D: Domain>(
     record: usize,
     lsn: u64,
 ) -> Result<bool, TreeError> {
-    let damaged = |page: &ExclusivePage<'_, D>| TreeError::Damaged {
-        page: page.number(),
-        what: "its records do not fill what they should",
-    };
+    let Some(made) = made_anew(page, record)? else { return Ok(false) };
+    let contents = Contents::of(&made).ok_or_else(|| too_full(page))?;
+    contents.install(page, lsn, record);
+    Ok(true)
+}
+
+/// What a node becomes so that it takes such an entry; none if it does as it is.
+fn made_anew<D: Domain>(
+    page: &ExclusivePage<'_, D>,
+    record: usize,
+) -> Result<Option<Vec<u8>>, TreeError> {
     let node = Node::new(page.read());
     if !node.is_sound() {
         return Err(TreeError::Damaged { page: page.number(), what: "its header makes no sense" });
     }
     if node.takes(record) {
-        return Ok(false);
+        return Ok(None);
     }
     let copy = copy_of(page);
     let node = Node::new(&copy[..]);
     let mut made = Builder::like(&node, node.upper());
-    made.push_all(&node, 0..node.count()).map_err(|Overfull| damaged(page))?;
+    made.push_all(&node, 0..node.count()).map_err(|Overfull| too_full(page))?;
     let made = made.finish();
-    let contents = Contents::of(&made).ok_or_else(|| damaged(page))?;
-    if !Node::new(&made[..]).takes(record) {
-        return Err(damaged(page));
+    if Contents::of(&made).is_none() || !Node::new(&made[..]).takes(record) {
+        return Err(too_full(page));
     }
-    contents.install(page, lsn, record);
-    Ok(true)
+    Ok(Some(made))
+}
+
+fn too_full<D: Domain>(page: &ExclusivePage<'_, D>) -> TreeError {
+    TreeError::Damaged { page: page.number(), what: "its records do not fill what they should" }
 }

@@ -1,6 +1,6 @@
 //! Pass 1 of recovery: structure modifications are redone, in the order of the log.
 
-use lapis_buffer::{BufferError, BufferManager, ExclusivePage, PageNumber, SpaceError};
+use lapis_buffer::{BufferError, BufferManager, ExclusivePage, PageNumber, SpaceError, TierError};
 use lapis_pmem::Domain;
 
 use crate::error::TreeError;
@@ -57,8 +57,12 @@ fn redo_change<D: Domain>(
     };
     let found = match (find(manager, number), contents) {
         // The log has all of the page, and what came later comes later.
-        (Err(TreeError::Buffer(BufferError::Space(SpaceError::Page { .. }))), Some(contents)) => {
+        (Err(error), Some(contents)) if is_damage(&error) => {
             return make_again(manager, number, contents, lsn);
+        }
+        // Nobody asks what it was. If it was given out again, the log makes it further on.
+        (Err(error), None) if change == Change::Free && is_damage(&error) => {
+            return Ok(manager.free_unread(number, lsn)?);
         }
         (found, _) => found?,
     };
@@ -79,6 +83,16 @@ fn redo_change<D: Domain>(
             apply(&mut page, change, lsn)
         }
     }
+}
+
+/// Whether there is a page, and what it holds is not to be trusted.
+fn is_damage(error: &TreeError) -> bool {
+    matches!(
+        error,
+        TreeError::Buffer(
+            BufferError::Space(SpaceError::Page { .. }) | BufferError::Tier(TierError::Page { .. })
+        )
+    )
 }
 
 fn make_again<D: Domain>(

@@ -66,8 +66,10 @@ impl<D: Domain> PageStore<D> {
     /// Writes a whole page past the caches.
     fn write_contents(&self, slot: u32, page: &[u8]) {
         let start = address(&self.pool, self.geometry.slot(self.root, slot));
-        // SAFETY: the slot lies in the store's block and has as many bytes as a page; it is the
-        // lane's alone, which is locked for writing.
+        // SAFETY: the slot lies in the store's block and has as many bytes as a page. Its lane is locked for writing,
+        // so nobody else writes it. Who still looks at words that lay there (`words_at`) loads them one by one, and finds
+        // out that he was overtaken: whole lines are written by instructions that the compiler does not look into, or word
+        // by word.
         unsafe { self.pool.domain().copy_nontemporal(start, page) };
     }
 
@@ -77,7 +79,7 @@ impl<D: Domain> PageStore<D> {
         for (run, is_dirty) in dirty.alternating_runs(self.geometry.lines()) {
             let bytes = run.start * LINE_BYTES..run.end * LINE_BYTES;
             let source = if is_dirty { &page[bytes.clone()] } else { &base[bytes.clone()] };
-            // SAFETY: as in `write_contents`; `base` is another slot.
+            // SAFETY: as in `write_contents`, of whole lines; `base` is another slot.
             unsafe { self.pool.domain().copy_nontemporal(start.add(bytes.start), source) };
         }
     }

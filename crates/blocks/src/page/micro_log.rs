@@ -101,8 +101,9 @@ pub(super) fn write_lines<'s, D: Domain>(
     let start = address(pool, slot);
     for run in set.runs(lines) {
         let bytes = run.start * LINE_BYTES..run.end * LINE_BYTES;
-        // SAFETY: within the slot, which nobody else reads or writes: its lane is locked for
-        // writing, or the store is being opened.
+        // SAFETY: within the slot, which nobody else writes: its lane is locked for writing, or the store is being
+        // opened. Who reads words of it meanwhile (`words_at`) finds out that he was overtaken, as in
+        // `PageStore::write_contents`.
         unsafe { pool.domain().copy_nontemporal(start.add(bytes.start), source(bytes.clone())) };
     }
 }

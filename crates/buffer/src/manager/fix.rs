@@ -13,6 +13,14 @@ use crate::latch::{Patience, Restart};
 use crate::page::{PageDamage, PageKind, PageNumber};
 use crate::space::SpaceError;
 
+/// Where a page that is to be freed was found.
+enum Found<'m, D: Domain> {
+    InDram(ExclusivePage<'m, D>),
+    /// It was in PM, and is freed.
+    Freed,
+    Nowhere,
+}
+
 impl<D: Domain> BufferManager<D> {
     /// A page, to be read optimistically. It is loaded if it is not in memory.
     ///
@@ -224,12 +232,16 @@ impl<D: Domain> BufferManager<D> {
     /// [`SpaceError::NotInUse`].
     pub fn free_unread(&self, number: PageNumber, lsn: u64) -> Result<(), BufferError> {
         let found = self.retry(|| match self.table.find(&self.domain, number)? {
-            Some(_) => Ok(Some(self.fix(number)?.exclusive()?)),
-            None => Ok(None),
+            Some(slot) if slot >= self.frames.len() => {
+                self.free_unread_in_tier(number, slot, lsn).map(|()| Found::Freed)
+            }
+            Some(_) => Ok(Found::InDram(self.fix(number)?.exclusive()?)),
+            None => Ok(Found::Nowhere),
         });
         match found? {
-            Some(page) => self.free_page(page, lsn),
-            None => self.give_back(number, lsn),
+            Found::InDram(page) => self.free_page(page, lsn),
+            Found::Freed => Ok(()),
+            Found::Nowhere => self.give_back(number, lsn),
         }
     }
 
@@ -243,7 +255,7 @@ impl<D: Domain> BufferManager<D> {
         }
     }
 
-    fn give_back(&self, number: PageNumber, lsn: u64) -> Result<(), BufferError> {
+    pub(super) fn give_back(&self, number: PageNumber, lsn: u64) -> Result<(), BufferError> {
         match &self.storage {
             Storage::Space(space) => Ok(space.free(number, lsn)?),
             Storage::None(numbers) => {

@@ -207,7 +207,9 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
         let (domain, memory, frame) = (&self.manager.domain, &self.manager.memory, self.frame);
         let (mut partial, mut promoted) = (false, false);
         if let Some(masks) = frame.masks.as_deref() {
-            partial = self.is_mini() || self.partial && !masks.is_whole();
+            // S1: whatever a workspace held, the next page in it begins without lines.
+            let is_workspace = self.at() >= self.manager.clocked;
+            partial = is_workspace || self.is_mini() || self.partial && !masks.is_whole();
             if let Some(spare) = masks.spare() {
                 let spare = &memory.spares[spare];
                 promoted = memory.is_mini(spare.block.get());

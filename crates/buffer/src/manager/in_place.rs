@@ -14,7 +14,8 @@
 //! # Invariants
 //!
 //! * S1. The latch of a frame of PM says *partial*, that of a frame whose page is whole in DRAM does not. So views
-//!   of the latter have one branch for all that is special.
+//!   of the latter have one branch for all that is special. That of a workspace always does: a page that stays in
+//!   one (S7) may lack lines, and who lets go of one has to be found to do so.
 //! * S2. A frame of PM knows where its page lies. That changes only with its latch held, as the words there do. Whoever has read
 //!   either finds another version.
 //! * S3. When a page comes to DRAM, or is freed, its frame in PM is left with another version. So nobody reads it in PM

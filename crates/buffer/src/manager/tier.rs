@@ -454,6 +454,29 @@ impl<D: Domain> BufferManager<D> {
         tier.frames[backing].latch.release(domain, version, true);
     }
 
+    /// Frees the page that slot `slot` of the page table says to be in PM alone, whatever it holds. It stays there until that is
+    /// durable (T5).
+    pub(super) fn free_unread_in_tier(
+        &self,
+        number: PageNumber,
+        slot: usize,
+        lsn: u64,
+    ) -> Result<(), Interruption> {
+        let Some(tier) = self.tier.as_deref() else { return Err(Restart.into()) };
+        let (domain, frame) = (&self.domain, &tier.frames[slot - self.frames.len()]);
+        let version = frame.latch.try_take(domain)?;
+        let freed = match frame.page(domain) == Some(number) && !frame.is_held(domain) {
+            true => self.give_back(number, lsn).map_err(Interruption::from),
+            false => Err(Restart.into()),
+        };
+        if freed.is_ok() {
+            frame.set_freed(domain, true);
+        }
+        // S3.
+        frame.latch.release(domain, version, true);
+        freed
+    }
+
     /// Adds pages that PM has and the SSD lacks to a batch, those first that the clock comes to next. They
     /// count as changed until it is written.
     pub(super) fn add_changed_in_tier(

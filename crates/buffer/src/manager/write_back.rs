@@ -113,7 +113,10 @@ impl<D: Domain> BufferManager<D> {
             }
             frame.changed_since(domain)
         });
-        changed.chain(space.oldest_freed()).min()
+        let changed = changed.min();
+        // After the frames: who logs that a page is free has latched it, or the node above it, and frees it before he lets go. So
+        // what the log had when this was called is noted by now, though what it did to other pages may be written already.
+        changed.into_iter().chain(space.oldest_freed()).min()
     }
 
     /// Writes the changed pages of frames from `first` on, counted round, as many as a batch takes.

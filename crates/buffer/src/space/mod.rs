@@ -227,12 +227,12 @@ impl<D: Domain> Space<D> {
     /// # Errors
     /// [`SpaceError::Device`] if the device cannot grow, [`SpaceError::Full`].
     pub fn allocate(&self) -> Result<PageNumber, SpaceError> {
-        let mut map = self.map.lock();
-        let index = map.reserve();
+        let index = self.map.lock().reserve();
         let number = PageNumber::new(index + 1).ok_or(SpaceError::Full);
+        // The map is not held: others look into it while the device grows.
         let grown = number.and_then(|number| Ok(self.grow_to_hold(index).map(|()| number)?));
         if grown.is_err() {
-            map.unreserve(index);
+            self.map.lock().unreserve(index);
         }
         grown
     }

@@ -37,6 +37,9 @@
 //!   changes of it, which need the page that they were made to.
 //! * T6. References in PM are page numbers (P3).
 //!
+//! A page in PM has no checksum, which each line that is written would change: if its words rot there, nobody finds out but by what
+//! they say, and the SSD gets them under a checksum that is right.
+//!
 //! After opening nobody knows what the SSD has of the pages in PM. All count as changed: each is written
 //! to the SSD at most once more than it had to be.
 //!

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use lapis_buffer::page::SMALLEST_PAGE_BYTES;
 use lapis_buffer::{
     BufferError, BufferManager, Decided, Migration, PageNumber, Placement, TierStatistics,
     WriteAheadLog,
@@ -135,6 +136,36 @@ fn a_change_in_persistent_memory_is_written_when_the_log_is_durable_or_stays_in_
     drop(manager);
     let manager = media.open(spitfire(IN_PLACE)).unwrap();
     assert_eq!(pages.iter().map(|&page| word(&manager, page, 100)).sum::<u64>(), 126);
+}
+
+#[test]
+fn a_page_that_stays_in_a_workspace_is_read_right_whatever_was_there_before() {
+    let (media, log) = (Media::new(&OPTIONS), Arc::new(ToldLog::default()));
+    let hook = Arc::clone(&log) as Arc<dyn WriteAheadLog>;
+    let manager = media.create_over(hook, &options(FRAMES), spitfire(IN_PLACE));
+    let pages = pages_in_memory(&manager, 2);
+    let (first, second) = (pages[0], pages[1]);
+    let lines = || (1..SMALLEST_PAGE_BYTES / 64).map(|line| line * 64 + 8);
+    let change = |page, lsn, at| {
+        manager.fix_exclusive(page).unwrap().write(lsn).set_word(at, lsn);
+    };
+    lines().for_each(|at| change(second, at as u64, at));
+    log.broken.store(true, Ordering::Relaxed);
+    // All of the first page is in the workspace, and stays there until it is freed.
+    lines().for_each(|at| change(first, 5000, at));
+    manager.free_page(manager.fix_exclusive(first).unwrap(), 5001).unwrap();
+    // Then one line of the second is, and stays there.
+    change(second, 5002, 48);
+    assert_eq!(manager.oldest_change(), Some(5001));
+    let words = |manager: &Manager| lines().map(|at| word(manager, second, at)).collect::<Vec<_>>();
+    let expected: Vec<_> = lines().map(|at| at as u64).collect();
+    assert_eq!((words(&manager), word(&manager, second, 48)), (expected.clone(), 5002));
+    lines().for_each(|at| change(second, 5003, at + 8));
+    assert_eq!(words(&manager), expected);
+    log.broken.store(false, Ordering::Relaxed);
+    manager.write_all().unwrap();
+    drop(manager);
+    assert_eq!(words(&media.open(spitfire(IN_PLACE)).unwrap()), expected);
 }
 
 #[test]

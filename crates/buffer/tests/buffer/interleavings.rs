@@ -61,11 +61,21 @@ impl Bench {
         placement: Placement,
         tier: &TierOptions,
     ) -> Self {
+        Self::over_log(config, options, placement, tier, Arc::new(NoLog))
+    }
+
+    fn over_log(
+        config: Config,
+        options: &BufferOptions,
+        placement: Placement,
+        tier: &TierOptions,
+        log: Arc<dyn WriteAheadLog>,
+    ) -> Self {
         let region = Region::anonymous(2 << 20, 2 << 20).unwrap();
         let machine = Modelled::over(&region, config);
         let pool = Arc::new(Pool::create(region, machine.clone()).unwrap());
         let device = ModelledSsd::attached_to(&machine, 1, SsdConfig::default()).unwrap();
-        let (medium, log) = (Arc::new(device.clone()), Arc::new(NoLog));
+        let medium = Arc::new(device.clone());
         let manager = if placement.has_persistent_memory() {
             let root = pool.fence(PersistentTier::create(&pool, tier).unwrap()).release();
             let tier = PersistentTier::open(Arc::clone(&pool), root).unwrap();
@@ -460,6 +470,64 @@ fn who_reads_in_persistent_memory_begins_again_once_the_page_is_changed_in_dram(
     }
 }
 
+/// Workers that change one page in persistent memory: some come too late, and let go of a workspace in which nothing was ever.
+/// Then the log fails, and pages stay in both workspaces, one line of which was changed. How often somebody had to begin again.
+fn race_for_workspaces(policy: &SchedulePolicy) -> Result<u64, String> {
+    let tier = TierOptions { frames: 60, ..TIER };
+    let (log, placement) = (Arc::new(ToldLog::default()), "spitfire:0,0,1,1".parse().unwrap());
+    let hook = Arc::clone(&log) as Arc<dyn WriteAheadLog>;
+    let bench = &Bench::over_log(Config::concurrent(), &options(32), placement, &tier, hook);
+    let manager = &bench.manager;
+    let allocate = |_| {
+        let mut page = manager.allocate_page(PageKind(17), |_| 0).unwrap();
+        WIDE_WORDS.iter().for_each(|&at| page.write(0).set_word(at, 1));
+        page.number()
+    };
+    let pages: Vec<_> = (0..40).map(allocate).collect();
+    manager.write_all().unwrap();
+    let read = |page: &PageNumber| {
+        let page = manager.fix(*page).unwrap();
+        let words = WIDE_WORDS.map(|at| page.read().word(at));
+        page.validate().is_ok() && words == [1; 20]
+    };
+    assert!((0..2).all(|_| pages.iter().all(read)));
+    let in_place = || manager.statistics().tier.migration.unwrap().dram_reads.otherwise;
+    let is_in_place = |page: &&PageNumber| {
+        let before = in_place();
+        read(page) && in_place() > before
+    };
+    let pages: Vec<_> = pages.iter().filter(is_in_place).take(3).collect();
+    let change = |at: usize, lsn| {
+        let mut page = manager.fix_exclusive(*pages[at]).unwrap();
+        page.write(lsn).set_word(WORDS[0], 7);
+        page
+    };
+    let changing = || -> WorkerProgram<'_> { Box::new(|| drop(change(0, 0))) };
+    let end = bench.machine.run_workers(policy, (0..2).map(|_| changing()).collect()).end;
+    log.1.store(true, Ordering::Relaxed);
+    let before = manager.statistics();
+    drop((change(1, 1), change(2, 2)));
+    let after = manager.statistics();
+    assert_eq!(after.changed_frames, before.changed_frames + 2);
+    let [was, is] = [before, after].map(|it| (it.tier.writes_in_place, it.tier.loads));
+    assert_eq!(was, is);
+    match pages.iter().all(|page| read(page)) {
+        true if end == RunEnd::Completed => Ok(before.restarts),
+        right => Err(format!("{end:?}, read right: {right}")),
+    }
+}
+
+#[test]
+fn a_page_that_stays_in_a_workspace_is_read_right_after_races_for_it() {
+    let race = |policy| match race_for_workspaces(&policy) {
+        Ok(restarts) => restarts,
+        Err(what) => panic!("{what}: {policy:?}"),
+    };
+    let restarts: u64 = policies(100).map(race).sum();
+    println!("{restarts} times somebody came too late, or found the latch held");
+    assert!(restarts > 100, "{restarts}");
+}
+
 #[test]
 #[should_panic(expected = "changed where it was not marked")]
 fn a_change_that_is_not_marked_is_found_when_the_page_leaves() {
@@ -504,9 +572,9 @@ fn a_swizzled_reference_that_is_written_out_is_found_when_it_is_read() {
     }
 }
 
-/// A log that is durable when it is told to be.
+/// A log that is durable when it is told to be, and cannot be any more once it has failed.
 #[derive(Debug, Default)]
-struct ToldLog(AtomicU64);
+struct ToldLog(AtomicU64, AtomicBool);
 
 impl WriteAheadLog for ToldLog {
     fn flushed_lsn(&self) -> u64 {
@@ -514,6 +582,9 @@ impl WriteAheadLog for ToldLog {
     }
 
     fn flush_to(&self, lsn: u64) -> Result<(), LogError> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(LogError { reason: "it has failed".to_owned() });
+        }
         self.0.fetch_max(lsn, Ordering::Relaxed);
         Ok(())
     }
@@ -569,4 +640,33 @@ fn a_page_that_is_being_changed_holds_back_the_log() {
     let mutant = || Config::concurrent().committing(LATCHED_PAGE_OVERLOOKED);
     let mut ends = policies(100).map(|policy| ask_while_pages_change(mutant(), &policy));
     assert!(ends.any(|end| end != RunEnd::Completed));
+}
+
+/// One worker logs that a page is free and frees it, as a merge does, and one asks where redo begins.
+fn ask_while_a_page_is_freed(policy: &SchedulePolicy) -> RunEnd {
+    let bench = &Bench::new(Config::concurrent(), &options(16), Placement::Ssd);
+    let page = bench.manager.allocate_page(PageKind(17), |_| 0).unwrap().number();
+    bench.manager.write_all().unwrap();
+    let appended = &AtomicU64::new(0);
+    let programs: Vec<WorkerProgram<'_>> = vec![
+        Box::new(|| {
+            let page = bench.manager.fix_exclusive(page).unwrap();
+            let lsn = 1 + appended.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(page.read().lsn(), 0);
+            bench.manager.free_page(page, lsn).unwrap();
+        }),
+        Box::new(|| {
+            let end = appended.load(Ordering::Relaxed);
+            let oldest = bench.manager.oldest_change();
+            assert!(end == 0 || oldest == Some(1), "the log would be cut behind change {end}");
+        }),
+    ];
+    bench.machine.run_workers(policy, programs).end
+}
+
+#[test]
+fn a_page_that_is_being_freed_holds_back_the_log() {
+    for policy in policies(200) {
+        assert_eq!(ask_while_a_page_is_freed(&policy), RunEnd::Completed, "{policy:?}");
+    }
 }

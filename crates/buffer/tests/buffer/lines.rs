@@ -139,3 +139,17 @@ fn pages_move_whole_where_lines_do_not() {
     let read = during(&manager, || assert_eq!(word(&manager, page, 1000), 0));
     assert_eq!((read.loads, read.lines_loaded), (1, LINES));
 }
+
+#[test]
+fn a_page_in_persistent_memory_is_freed_without_a_line_of_it() {
+    let media = Media::new(&OPTIONS);
+    let manager = media.create(Placement::ThreeTier);
+    let page = warm_pages(&manager, 1)[0];
+    let freed = during(&manager, || manager.free_unread(page, 0).unwrap());
+    assert_eq!((freed.loads, freed.lines_loaded), (0, 0));
+    assert!(manager.fix_exclusive(page).unwrap_err().is_not_in_use());
+    assert!(manager.free_unread(page, 0).unwrap_err().is_not_in_use());
+    manager.space().unwrap().write_freed(0).unwrap();
+    assert_eq!(allocate(&manager, 1), [page]);
+    assert_eq!(word(&manager, page, 40), 0);
+}

@@ -1,6 +1,8 @@
 //! Pages on a device: what is found out, what is refused, and what it costs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use lapis_buffer::page::SMALLEST_PAGE_BYTES;
 use lapis_buffer::space::Added;
@@ -561,9 +563,23 @@ fn pages_that_lie_with_a_right_checksum_make_nothing_panic() {
     assert!(opened > 1500, "{opened}");
 }
 
-/// A disk that fills up.
+/// A disk that fills up. If it is to, it waits while it grows until somebody has looked into the space.
 #[derive(Debug)]
-struct Small(ModelledSsd, u64);
+struct Small(ModelledSsd, u64, Option<Arc<Looks>>);
+
+#[derive(Debug, Default)]
+struct Looks {
+    grows: AtomicBool,
+    looked: AtomicBool,
+}
+
+/// Whether it comes to be set.
+fn comes(what: &AtomicBool) -> bool {
+    (0..2000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        what.load(Ordering::Acquire)
+    })
+}
 
 impl BlockDevice for Small {
     fn capacity_blocks(&self) -> u64 {
@@ -582,6 +598,10 @@ impl BlockDevice for Small {
         self.0.discard(first_block, blocks)
     }
     fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
+        if let Some(looks) = &self.2 {
+            looks.grows.store(true, Ordering::Release);
+            assert!(comes(&looks.looked), "nobody can look into the space while the disk grows");
+        }
         match capacity_blocks <= self.1 {
             true => self.0.grow_to(capacity_blocks),
             false => Err(BlockError::NoSpace { block: self.1 }),
@@ -597,7 +617,7 @@ impl BlockDevice for Small {
 
 #[test]
 fn a_disk_that_is_full_is_said_at_allocation_and_freed_pages_are_room_again() {
-    let disk = Arc::new(Small(device(), FIRST_PAGE_BLOCK + 5));
+    let disk = Arc::new(Small(device(), FIRST_PAGE_BLOCK + 5, None));
     let space = Space::create(crate::hardware(), disk, &OPTIONS).unwrap();
     let numbers: Vec<_> = (0..5).map(|_| space.allocate().unwrap()).collect();
     for _ in 0..2 {
@@ -609,6 +629,26 @@ fn a_disk_that_is_full_is_said_at_allocation_and_freed_pages_are_room_again() {
     space.free(numbers[2], 0).unwrap();
     space.write_freed(0).unwrap();
     assert_eq!(space.allocate().unwrap(), numbers[2]);
+}
+
+#[test]
+fn others_look_into_the_space_while_the_disk_grows_for_who_allocates() {
+    let (device, looks) = (device(), Arc::new(Looks::default()));
+    drop(create(&device));
+    let disk = Arc::new(Small(device, 1 << 20, Some(Arc::clone(&looks))));
+    let space = Space::open(crate::hardware(), disk).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(comes(&looks.grows), "the disk is to be too short");
+            space.used_pages();
+            looks.looked.store(true, Ordering::Release);
+        });
+        let fits = |space: &Space<_>| {
+            space.allocate().unwrap();
+            !looks.grows.load(Ordering::Acquire)
+        };
+        while fits(&space) {}
+    });
 }
 
 #[test]

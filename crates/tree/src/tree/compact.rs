@@ -113,9 +113,10 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         } else {
             self.modify(&mut [(&mut *moved, of_moved), (&mut parent, of_parent)], &freed)?
         };
+        // It is the tree's now, whatever comes of the other.
+        *spare = None;
         self.manager.free_page(child, lsn)?;
         count(&self.counters.moves);
-        *spare = None;
         Ok(Move::Moved)
     }
 }

@@ -26,7 +26,7 @@ use crate::node::{
     Builder, Contents, LEAF, LeafLayout, Node, Source, fill_hole, largest_record, mark_of,
     remove_record,
 };
-use crate::record::{Change, Record, apply};
+use crate::record::{Change, Record, apply, check};
 
 pub(crate) use split::Wanted;
 
@@ -419,13 +419,15 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
 
     /// Changes the structure: logs what becomes of these pages, all of them latched, and does it; each is
     /// named once, for its LSN says whether it has the record. That others are free is logged, and left to
-    /// the caller, who gets the LSN for it. If logging fails, nothing is changed.
+    /// the caller, who gets the LSN for it. If a page cannot be changed so, or logging fails, nothing is changed; once it
+    /// is logged, all of it is done.
     pub(crate) fn modify(
         &self,
         changes: &mut [(&mut ExclusivePage<'_, D>, Change<'_>)],
         freed: &[PageNumber],
     ) -> Result<u64, TreeError> {
         let domain = self.manager.domain();
+        changes.iter().try_for_each(|(page, change)| check(page, *change))?;
         let mut record = Record::new();
         for (page, change) in changes.iter() {
             match change {

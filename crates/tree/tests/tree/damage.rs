@@ -5,12 +5,15 @@ use core::ops::Bound;
 use std::sync::Arc;
 
 use lapis_buffer::page::PAGE_HEADER_BYTES;
-use lapis_buffer::{BufferManager, LogError, NoLog, PageKind};
+use lapis_buffer::{BufferManager, LogError, NoLog, PageKind, PageNumber};
 use lapis_device::{ModelledSsd, SsdConfig};
-use lapis_pmem::Hardware;
-use lapis_tree::{Finding, NoStructureLog, StructureLog, Tree, TreeError, redo};
+use lapis_pmem::{BLOCK_BYTES, BlockDevice, Hardware};
+use lapis_tree::{
+    CompactionPlace, Entry, Finding, LeafCopy, NoStructureLog, StructureLog, Tree, TreeError, redo,
+};
 use parking_lot::Mutex;
 
+use crate::model::forwards;
 use crate::{LAYOUTS, Random, hardware, options, pool};
 
 type Damaged = Tree<Hardware, NoStructureLog>;
@@ -161,4 +164,165 @@ fn records_that_make_no_sense_are_refused_and_nothing_panics() {
         Tree::open(manager, NoStructureLog, tree.root()).check(&mut |_| ());
     }
     assert!(refused > 100, "{refused}");
+}
+
+/// Keys that are answered to be not there.
+fn lost<'k, L: StructureLog>(
+    tree: &Tree<Hardware, L>,
+    keys: impl Iterator<Item = &'k Vec<u8>>,
+) -> usize {
+    keys.filter(|key| matches!(tree.get(key, &mut Vec::new()), Ok(false))).count()
+}
+
+#[test]
+fn a_split_that_the_node_above_cannot_take_loses_no_key() {
+    for leaves in LAYOUTS {
+        let manager = pool(64);
+        let tree = Tree::create_with(Arc::clone(&manager), NoStructureLog, leaves).unwrap();
+        let root = || manager.fix_exclusive(tree.root()).unwrap();
+        let mut there = Vec::new();
+        let refused = loop {
+            let key = [&[b'k'; 60][..], &Random(there.len() as u64).next().to_be_bytes()].concat();
+            // The root says that it has room, which it has not.
+            if tree.statistics().growths > 0 {
+                root().write(0).set_quarter(36, 2000);
+            }
+            if let Err(error) = tree.put(&key, &[7; 60], 0, None) {
+                break error;
+            }
+            there.push(key);
+        };
+        assert!(matches!(refused, TreeError::Damaged { page, .. } if page == tree.root()));
+        assert!(there.len() > 300, "{refused} after {}", there.len());
+        assert_eq!(lost(&tree, there.iter()), 0, "of {}: {refused}", there.len());
+        let read = |key: &&Vec<u8>| matches!(tree.get(key, &mut Vec::new()), Ok(true));
+        assert_eq!(there.iter().filter(read).count(), there.len());
+        // The page that was to be the right one is nobody's again.
+        let used = manager.space().unwrap().used_pages();
+        assert_eq!(used, 2 + tree.statistics().splits);
+    }
+}
+
+#[test]
+fn a_page_that_was_moved_stays_where_it_is_though_its_old_place_cannot_be_freed() {
+    let manager = pool(64);
+    let low = manager.allocate_page(PageKind(99), |_| 0).unwrap();
+    let tree = Tree::create(Arc::clone(&manager), NoStructureLog).unwrap();
+    let keys: Vec<_> = (0..RECORDS).map(key).collect();
+    keys.iter().for_each(|key| tree.put(key, &[7; 60], 0, None).unwrap());
+    manager.free_page(low, 0).unwrap();
+    manager.write_all().unwrap();
+    let mut parent = manager.fix_exclusive(tree.root()).unwrap();
+    parent.unswizzle_all();
+    let offset = parent.read().references().next().unwrap();
+    let first = parent.child_number(offset).unwrap();
+    drop(parent);
+    // The space has it free already.
+    manager.space().unwrap().free(first, 0).unwrap();
+    let highest = PageNumber::new(1).unwrap();
+    let moved = tree.move_one_page(highest, &mut CompactionPlace::default());
+    assert!(moved.is_err(), "{moved:?}");
+    assert_eq!((lost(&tree, keys.iter()), forwards(&tree).len()), (0, keys.len()));
+}
+
+#[test]
+fn pages_that_rot_are_freed_again_all_the_same() {
+    let (device, log) =
+        (Arc::new(ModelledSsd::new(1, SsdConfig::default()).unwrap()), Arc::new(Kept::default()));
+    let made = BufferManager::create(hardware(), device.clone(), Arc::new(NoLog), &options(64));
+    let manager = Arc::new(made.unwrap());
+    let tree = Tree::create(Arc::clone(&manager), Arc::clone(&log)).unwrap();
+    for number in 0..RECORDS {
+        let lsn = log.0.lock().len() as u64;
+        tree.put(&key(number), &[7; 60], lsn, None).unwrap();
+    }
+    manager.close().unwrap();
+    let (before, numbers) = (log.0.lock().len(), manager.space().unwrap().numbers());
+    while !tree.free_pages(4).unwrap() {}
+    tree.free_rest().unwrap();
+    // Nothing of that was written.
+    drop((tree, manager));
+    let open = || BufferManager::open(hardware(), device.clone(), Arc::new(NoLog), &options(64));
+    let manager = open().unwrap();
+    let is_leaf = |number: &&PageNumber| {
+        manager.fix_exclusive(**number).unwrap().read().references().next().is_none()
+    };
+    let leaf = *numbers.iter().find(is_leaf).unwrap();
+    drop(manager);
+    for block in 0..device.capacity_blocks() {
+        let mut page = [0; BLOCK_BYTES];
+        device.read_blocks(block, &mut page).unwrap();
+        if page[8..16] == leaf.get().to_le_bytes() {
+            page[2000] ^= 1;
+            device.write_blocks(block, &page).unwrap();
+        }
+    }
+    let manager = open().unwrap();
+    assert!(manager.fix_exclusive(leaf).is_err());
+    for (record, lsn) in log.0.lock().iter().zip(1..).skip(before) {
+        redo(&manager, record, lsn).unwrap();
+    }
+    assert_eq!(manager.space().unwrap().oldest_freed(), Some(before as u64 + 1));
+    manager.space().unwrap().write_freed(u64::MAX).unwrap();
+    assert_eq!(manager.space().unwrap().used_pages(), 0);
+}
+
+#[test]
+fn who_comes_to_a_damaged_leaf_goes_on_where_he_was_once_it_is_whole() {
+    let manager = pool(64);
+    let tree = Tree::create(Arc::clone(&manager), NoStructureLog).unwrap();
+    let mut keys: Vec<_> = (0..RECORDS).map(key).collect();
+    keys.iter().for_each(|key| tree.put(key, &[7; 60], 0, None).unwrap());
+    keys.sort();
+    // A leaf in the middle, and what its header says of its heap.
+    let mut leaf = LeafCopy::default();
+    let middle = &keys[keys.len() / 2];
+    tree.copy_leaf(&mut leaf, Bound::Included(middle)).unwrap();
+    let (lower, upper) = (leaf.lower().to_vec(), leaf.upper().unwrap().to_vec());
+    let belongs = |key: &Vec<u8>| lower <= *key && *key < upper;
+    let mut root = manager.fix_exclusive(tree.root()).unwrap();
+    root.unswizzle_all();
+    let below: Vec<_> =
+        root.read().references().filter_map(|offset| root.child_number(offset)).collect();
+    drop(root);
+    let is_it = |number: &&PageNumber| {
+        let page = manager.fix_exclusive(**number).unwrap();
+        let mut bytes = vec![0; page.read().bytes()];
+        page.read().copy_to(0, &mut bytes);
+        bytes.ends_with(&[&lower[..], &upper[..]].concat())
+    };
+    let number = *below.iter().find(is_it).unwrap();
+    let set_heap = |heap| {
+        let mut page = manager.fix_exclusive(number).unwrap();
+        let was = page.read().quarter(34);
+        page.write(0).set_quarter(34, heap);
+        was
+    };
+    let is_next = |found: Result<Option<Entry<'_>>, TreeError>, key: Option<&Vec<u8>>| {
+        assert_eq!(found.unwrap().map(|(key, _)| key), key.map(|key| &key[..]));
+    };
+    let (begin, end) =
+        (keys.iter().position(belongs).unwrap(), keys.iter().rposition(belongs).unwrap() + 1);
+
+    let (mut cursor, heap) = (tree.cursor(), set_heap(u16::MAX));
+    keys[..begin].iter().for_each(|key| is_next(cursor.next(), Some(key)));
+    (0..2).for_each(|_| assert!(cursor.next().is_err()));
+    set_heap(heap);
+    keys[begin..].iter().for_each(|key| is_next(cursor.next(), Some(key)));
+    is_next(cursor.next(), None);
+
+    // The same backwards, once it has turned.
+    set_heap(u16::MAX);
+    keys[end..].iter().rev().for_each(|key| is_next(cursor.prev(), Some(key)));
+    (0..2).for_each(|_| assert!(cursor.prev().is_err()));
+    is_next(cursor.next(), Some(&keys[end]));
+    is_next(cursor.prev(), Some(&keys[end]));
+    assert!(cursor.seek(Bound::Included(middle)).is_err());
+    assert!(tree.copy_leaf(&mut leaf, Bound::Included(middle)).is_err() && leaf.is_empty());
+    set_heap(heap);
+    is_next(cursor.next(), Some(middle));
+    is_next(cursor.prev(), Some(middle));
+    cursor.seek(Bound::Excluded(&keys[end])).unwrap();
+    keys[..=end].iter().rev().for_each(|key| is_next(cursor.prev(), Some(key)));
+    is_next(cursor.prev(), None);
 }
