@@ -16,7 +16,7 @@ use crate::drop::Dropped;
 use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
 use crate::expiry::milliseconds;
-use crate::index_table::IndexTable;
+use crate::index_table::{IndexTable, room_for_index};
 use crate::tables::{NEXT_KEY, Properties, Table, TableId, dropped_key, name_key, table_value};
 
 /// What the records of a table that is made are to be in.
@@ -99,7 +99,7 @@ impl<D: Domain> Engine<D> {
         // X4, until the catalog leads to it.
         let room = match structure {
             TableStructure::Tree(_) => None,
-            TableStructure::Index(_, options) => Some(options.expected_entries.saturating_mul(64)),
+            TableStructure::Index(_, options) => Some(room_for_index(options.expected_entries)),
         };
         let _change = room.map(|bytes| shared.change_indexes(bytes)).transpose()?;
         let create = || match structure {
@@ -170,7 +170,7 @@ impl<D: Domain> Shared<D> {
     ) -> Result<(TableId, C), EngineError> {
         self.order.check_running()?;
         let id = self.next_table.load(Ordering::Relaxed) as TableId;
-        self.make_room(0)?;
+        self.make_room(0, None)?;
         let root = Puts { trees: 1, records: 1, bytes: 0 };
         let _room = self.promise_room(root, RoomFor::Growth)?;
         // If the catalog does not come to know the root of a tree, recovery frees it: by the record that made it.
@@ -182,7 +182,7 @@ impl<D: Domain> Shared<D> {
             Write { table, key: NEXT_KEY, value: Some(&next) },
             Write { table, key: &key, value: Some(&value) },
         ];
-        let committed = self.commit(&writes, None, Durability::Immediate);
+        let committed = self.commit_with_log_kept(Some(kept), &writes, None, Durability::Immediate);
         self.order.let_go_of_log(kept);
         committed.inspect_err(|_| give_back(&contents))?;
         self.next_table.store(u64::from(id + 1), Ordering::Relaxed);
@@ -199,8 +199,9 @@ impl<D: Domain> Shared<D> {
         options: &IndexOptions,
     ) -> Result<Contents<D>, EngineError> {
         let largest = self.log.block_log().largest_payload_bytes();
-        let index =
-            IndexTable::create(self.memory.indexes, self.memory.pool()?, kind, options, largest)?;
+        let (indexes, pool, identity) =
+            (self.memory.indexes, self.memory.pool()?, self.log.identity());
+        let index = IndexTable::create(indexes, pool, kind, options, largest, identity)?;
         Ok(Contents::Index(index))
     }
 

@@ -100,7 +100,10 @@ impl<D: Domain> Shared<D> {
     /// Makes sure that the log has room for a record of so many bytes, for what is kept for others and oneself, and for what
     /// trees log. It grows as long as it may before it is cut. Where it is kept for a transaction that is still changing
     /// trees, that one comes first: what it logs must find the room. The record may take no more than what trees log may.
-    pub(crate) fn make_room(&self, bytes: u64) -> Result<(), EngineError> {
+    ///
+    /// `own`: where the log is kept for the caller. Nobody waits for itself, nor for who has kept it from there or later, and
+    /// may wait for the caller: a small record then finds room in what trees log may take.
+    pub(crate) fn make_room(&self, bytes: u64, own: Option<u64>) -> Result<(), EngineError> {
         let is_asked = !self.domain.commits(NO_ROOM_TO_LOG_AGAIN);
         let fits = || bytes <= self.room_for_structure() || !is_asked;
         let has_room = || {
@@ -112,7 +115,10 @@ impl<D: Domain> Shared<D> {
             if grow()? {
                 continue;
             }
-            let kept = self.order.kept_from();
+            let kept = self.order.kept_from().filter(|&kept| {
+                std::env::var_os("UNDO").is_some_and(|undo| undo == "1")
+                    || own.is_none_or(|own| kept < own)
+            });
             self.checkpoint()?;
             match kept {
                 Some(kept) if !has_room() => self.order.wait_beyond(kept)?,

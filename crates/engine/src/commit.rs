@@ -10,9 +10,10 @@ use lapis_tree::ShowOld;
 
 use crate::engine::Shared;
 use crate::error::EngineError;
-use crate::index_table::room_for;
+use crate::index_table::{IndexTable, room_for_entry};
 use crate::log::kind;
 use crate::mutants;
+use crate::persistent_memory::Change;
 use crate::reads::{ReadSet, WrittenKeys};
 use crate::record;
 use crate::stripes::hash_of;
@@ -77,10 +78,28 @@ pub(crate) fn writes_of<D: Domain>(set: &WriteSet<D>) -> Vec<Write<'_, D>> {
     writes
 }
 
+/// The indexes that writes, in order of table, are to, and for each how many puts there are and how many bytes of persistent
+/// memory is to be free for what they put.
+fn puts_to_indexes<'w, D: Domain>(
+    writes: &'w [Write<'_, D>],
+) -> impl Iterator<Item = (&'w IndexTable<D>, usize, usize)> {
+    writes.chunk_by(|one, next| one.id() == next.id()).filter_map(|same| {
+        let index = same[0].table.contents().as_index()?;
+        let puts = same.iter().filter_map(|write| Some(room_for_entry(write.key, write.value?)));
+        let (count, bytes) = puts
+            .fold((0, 0_usize), |(count, bytes), of_one| (count + 1, bytes.saturating_add(of_one)));
+        Some((index, count, bytes))
+    })
+}
+
 /// Bytes of persistent memory that the writes to indexes may take; none if there are none.
 fn room_in_pool<D: Domain>(writes: &[Write<'_, D>]) -> Option<usize> {
-    let to_indexes = writes.iter().filter(|write| write.is_to_index());
-    to_indexes.map(|write| room_for(write.key, write.value)).reduce(usize::saturating_add)
+    let rooms = puts_to_indexes(writes).map(|(index, puts, bytes)| match puts {
+        // Removals make room, and must go through where there is none.
+        0 => 0,
+        puts => bytes.saturating_add(index.room_for(puts)),
+    });
+    rooms.reduce(usize::saturating_add)
 }
 
 /// Writes as they go to the log: a record that commits, and the parts before it.
@@ -120,19 +139,29 @@ impl<D: Domain> Shared<D> {
         reads: Option<(&ReadSet, u64)>,
         durability: Durability,
     ) -> Result<u64, EngineError> {
+        self.commit_with_log_kept(None, writes, reads, durability)
+    }
+
+    /// The same, by who has the log kept from `own` on.
+    pub(crate) fn commit_with_log_kept(
+        &self,
+        own: Option<u64>,
+        writes: &[Write<'_, D>],
+        reads: Option<(&ReadSet, u64)>,
+        durability: Durability,
+    ) -> Result<u64, EngineError> {
         // Who does not wait is not asked how long it took.
         let begun = (durability == Durability::Immediate).then(Instant::now);
         let stripes = self.stripes.of(writes.iter().map(Write::hash));
         let bytes: u64 = writes.iter().map(Write::bytes).sum();
-        let room_in_pool = room_in_pool(writes);
         for _ in 0..MOST_CHECKPOINTS {
             let again = if writes.len() > WRITES_BETWEEN_LOOKS { bytes } else { 0 };
             let room = self.keep_room_to_log_again(again);
             self.keep_redo_short()?;
-            self.make_room(bytes)?;
+            self.make_room(bytes, own)?;
             // For what the trees may take, and the indexes (X4).
             let _room = self.promise_room_for(writes)?;
-            let _change = room_in_pool.map(|room| self.change_indexes(room)).transpose()?;
+            let _change = self.promise_room_in_pool(writes)?;
             let held = self.stripes.hold(&self.domain, &stripes);
             let committed = match self.guarded(|| self.replaced_long_values(writes))? {
                 none if none.is_empty() => self.commit_held(writes, reads, &stripes, durability),
@@ -170,6 +199,28 @@ impl<D: Domain> Shared<D> {
             return Ok(lsn);
         }
         Err(EngineError::TransactionTooLong { bytes, most: self.log.free_bytes() })
+    }
+
+    /// Begins to change indexes, if there are writes to any, with room for all that they may take (X4, X5).
+    fn promise_room_in_pool(
+        &self,
+        writes: &[Write<'_, D>],
+    ) -> Result<Option<Change<'_, D>>, EngineError> {
+        let Some(bytes) = room_in_pool(writes) else { return Ok(None) };
+        let change = self.change_indexes(bytes).or_else(|error| {
+            if !error.is_no_room() {
+                return Err(error);
+            }
+            puts_to_indexes(writes).for_each(|(index, ..)| index.put_off_growth());
+            match room_in_pool(writes) {
+                Some(less) if less < bytes => self.change_indexes(less),
+                _ => Err(error),
+            }
+        })?;
+        for (index, puts, _) in puts_to_indexes(writes).filter(|&(_, puts, _)| puts > 0) {
+            index.keep_piece(puts)?;
+        }
+        Ok(Some(change))
     }
 
     fn count_commit(&self, writes: &[Write<'_, D>]) {
@@ -223,7 +274,7 @@ impl<D: Domain> Shared<D> {
             Arc::new(written)
         };
         // Outside of the turn, if it is likely to be wanted.
-        let prepared = self.order.has_readers(own).then(written);
+        let prepared = self.order.has_transactions(own).then(written);
         let first = self.append_parts(&encoded)?;
         let appended = (|| {
             let turn = self.order.turn()?;
@@ -237,7 +288,8 @@ impl<D: Domain> Shared<D> {
             }
             let keep = turn.has_readers(own);
             let lsn = self.log.block_log().append(kind::COMMIT, &[&encoded.last])?.number();
-            let written = keep.then(|| prepared.unwrap_or_else(written));
+            let is_wanted = turn.has_transactions(own);
+            let written = is_wanted.then(|| prepared.unwrap_or_else(written));
             turn.take(lsn, written, first);
             Ok((lsn, keep))
         })();

@@ -6,7 +6,8 @@
 //! page since has a higher one. So is a root freed that was made and that the catalog never came to know.
 //!
 //! Long values are listed before the first page goes, and the last record of the listing says that they are. So nobody
-//! looks for them again where pages are missing, after a crash neither.
+//! looks for them again where pages are missing, after a crash neither; and a table whose listing does not say so yet has
+//! all of its pages, so that recovery brings its records to the state of its end as those of any other (E6).
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ impl<D: Domain> Shared<D> {
         if first.lsn > self.order.oldest_reader() || !self.order.is_applied(first.lsn) {
             return Ok(false);
         }
-        self.make_room(0)?;
+        self.make_room(0, None)?;
         let table = &first.table;
         let key = dropped_key(table.id(), table.contents().place());
         if table.has_long_values() {
@@ -61,7 +62,8 @@ impl<D: Domain> Shared<D> {
                 }
                 // No checkpoint cuts the end of the listing off before the root is free: replaying it frees the root.
                 let kept = self.order.keep_log();
-                let ended = self.commit(&[unlisted], None, Durability::Eventual);
+                let (unlisted, later) = ([unlisted], Durability::Eventual);
+                let ended = self.commit_with_log_kept(Some(kept), &unlisted, None, later);
                 let freed = ended.and_then(|_| Ok(tree.free_rest()?));
                 self.order.let_go_of_log(kept);
                 freed?;

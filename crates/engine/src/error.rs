@@ -62,6 +62,9 @@ pub enum EngineError {
         /// The name.
         name: String,
     },
+    /// An entry of the load was refused before.
+    #[error("an entry was refused before, so the load cannot go on; begin it again")]
+    LoadFailed,
     /// The savepoint is another transaction's, or one before it was gone back to.
     #[error("the transaction has no such savepoint any more")]
     NoSuchSavepoint,

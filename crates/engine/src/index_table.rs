@@ -22,6 +22,9 @@
 //! * X4. Whoever changes indexes shares a lock with others who do, from before the first block is allocated until the
 //!   last one is reachable from the catalog; whoever looks for blocks that nobody reaches has it alone. It is taken
 //!   before stripes.
+//! * X5. Before a transaction's record is in the log, room is promised for all that its puts may take, and kept for what
+//!   they may take in one piece: a record that is there can be applied. What cannot be promised is refused. Removals take
+//!   none.
 //!
 //! # Order
 //!
@@ -32,18 +35,23 @@
 //!   blocks are retired (X3). A power cut before that leaves blocks that nobody reaches.
 //!
 //! Replay is blind, as for trees, but for what an index has already: that it is not written again. What a power cut
-//! has leaked is found by walking over what is reachable, before the pool grows.
+//! has leaked is found by walking over what is reachable, before the pool grows. So is the piece that was kept (X5): replay
+//! keeps it again, if it can, before other blocks are made of it.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lapis_index::{
-    AnyIndex, IndexError, IndexKind, IndexMaker, IndexOptions, IndexRoot, MAX_KEY_BYTES,
+    AnyIndex, IndexError, IndexKind, IndexMaker, IndexOptions, IndexRoot, MAX_KEY_BYTES, RoomNeeded,
 };
+use lapis_pmem::host_lock::{self, HostGuard};
 use lapis_pmem::{
-    BlockVisitor, Committed, Domain, Guard, Link, PCell, Pool, ReachableBlocks, persistent,
+    BlockVisitor, Committed, Domain, EXTENT_BYTES, Guard, Link, PCell, Pool, ReachableBlocks,
+    persistent,
 };
 use lapis_tree::ShowOld;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::EngineError;
 use crate::key_range::KeyRange;
@@ -61,8 +69,11 @@ persistent! {
 const STREAM_OVER_BYTES: usize = 4096;
 /// Records are not longer: longer values are chunks in a tree.
 const MOST_RECORD_BYTES: usize = 64 << 10;
-/// The most that the nodes of an index take for a change, as far as that is to be kept free.
-const NODES_PER_CHANGE: usize = 1536;
+/// The most that is promised at a time: more than there is, and so little that sums of it are numbers.
+const MOST_PROMISED_BYTES: usize = usize::MAX / 16;
+/// Room in the piece that is kept beyond what an index may take of it: so many chunks may others take of it when it is
+/// given back, before the index comes to it.
+const PIECE_MARGIN_BYTES: usize = 4 * EXTENT_BYTES;
 
 fn checksum_of(key: &[u8], record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), record)
@@ -74,6 +85,21 @@ pub(crate) struct IndexTable<D: Domain> {
     index: AnyIndex<D, [u8]>,
     root: Link<IndexRoot>,
     largest_record: usize,
+    piece: Mutex<Piece>,
+    /// Whether nobody has asked for a piece of an index that takes some: what is put is replayed.
+    is_replayed: AtomicBool,
+}
+
+/// The block that is kept for what an index may take in one piece, if there is one, and its bytes (X5): chunks that are free
+/// here and there make none.
+type Piece = Option<(Link<PCell<u64>>, usize)>;
+
+impl<D: Domain> Drop for IndexTable<D> {
+    fn drop(&mut self) {
+        // Nobody else has the lock.
+        let mut piece = self.piece.get_mut().take();
+        self.free_piece(&mut piece);
+    }
 }
 
 impl<D: Domain> IndexTable<D> {
@@ -84,8 +110,12 @@ impl<D: Domain> IndexTable<D> {
         kind: IndexKind,
         options: &IndexOptions,
         largest_payload: usize,
+        identity: u64,
     ) -> Result<Self, EngineError> {
-        let root = pool.fence(indexes.create(kind, pool, options)?);
+        // Keys come from outside. Nobody there knows which have the same hash if nobody knows the log's identity.
+        let hash_seed = if options.hash_seed == 0 { identity } else { options.hash_seed };
+        let options = IndexOptions { hash_seed, ..options.clone() };
+        let root = pool.fence(indexes.create(kind, pool, &options)?);
         // To the catalog it is a number, and durable by now.
         Self::open(indexes, pool, kind, root.release().bits(), largest_payload)
     }
@@ -100,7 +130,9 @@ impl<D: Domain> IndexTable<D> {
     ) -> Result<Self, EngineError> {
         let root = Link::from_bits(root);
         let index = indexes.open(kind, Arc::clone(pool), root)?;
-        Ok(Self { index, root, largest_record: (largest_payload / 4).min(MOST_RECORD_BYTES) })
+        let largest_record = (largest_payload / 4).min(MOST_RECORD_BYTES);
+        let is_replayed = AtomicBool::new(piece_bytes(index.room_for(1)) > 0);
+        Ok(Self { index, root, largest_record, piece: Mutex::default(), is_replayed })
     }
 
     pub(crate) fn kind(&self) -> IndexKind {
@@ -162,6 +194,70 @@ impl<D: Domain> IndexTable<D> {
         show(key, link.map(|link| self.read(key, link).unwrap_or_default()));
     }
 
+    fn piece(&self) -> HostGuard<'_, D, MutexGuard<'_, Piece>> {
+        host_lock::lock(self.pool().domain(), &self.piece)
+    }
+
+    /// Bytes of the pool that are to be free for so many puts, beside what they put.
+    pub(crate) fn room_for(&self, puts: usize) -> usize {
+        let room = self.index.room_for(puts);
+        let wanted = piece_bytes(room);
+        let piece = match wanted > 0 && !has(&self.piece(), wanted) {
+            true => wanted,
+            false => 0,
+        };
+        room.bytes.saturating_add(piece).min(MOST_PROMISED_BYTES)
+    }
+
+    /// Puts off what the puts could do without ([`lapis_index::Index::put_off_growth`]).
+    pub(crate) fn put_off_growth(&self) {
+        self.index.put_off_growth();
+    }
+
+    /// Keeps what the index may take in one piece for so many puts (X5). The caller changes indexes (X4).
+    pub(crate) fn keep_piece(&self, puts: usize) -> Result<(), EngineError> {
+        let wanted = piece_bytes(self.index.room_for(puts));
+        if wanted == 0 {
+            return Ok(());
+        }
+        let mut piece = self.piece();
+        self.is_replayed.store(false, Ordering::Relaxed);
+        if has(&piece, wanted) {
+            return Ok(());
+        }
+        // First, so that the new one may lie where it was.
+        let before = self.free_piece(&mut piece);
+        let kept = self.allocate_piece(wanted);
+        if let (Err(_), Some(bytes)) = (&kept, before) {
+            // Others may rely on it.
+            *piece = self.allocate_piece(bytes).unwrap_or_default();
+        }
+        *piece = kept?;
+        Ok(())
+    }
+
+    fn allocate_piece(&self, bytes: usize) -> Result<Piece, EngineError> {
+        let block = self.pool().allocate_with_tail::<PCell<u64>>(bytes - size_of::<PCell<u64>>());
+        let block = block.map_err(EngineError::from)?;
+        let kept = Some((block.link(), bytes));
+        // Nothing is written to it. Who gives it back is `free_piece`.
+        std::mem::forget(block);
+        Ok(kept)
+    }
+
+    /// Gives back what was kept. Returns how many bytes, if it was anything.
+    fn free_piece(&self, piece: &mut Piece) -> Option<usize> {
+        let (link, bytes) = piece.take()?;
+        // Nothing has ever referred to it.
+        self.pool().free_unshared(link, bytes, Committed::nothing_to_do());
+        Some(bytes)
+    }
+
+    /// Gives back what was kept, for whoever finds no room otherwise. Returns whether there was anything.
+    fn give_piece_back(&self) -> bool {
+        self.free_piece(&mut self.piece()).is_some()
+    }
+
     /// Gives a key a record, durably.
     pub(crate) fn put(
         &self,
@@ -169,9 +265,29 @@ impl<D: Domain> IndexTable<D> {
         record: &[u8],
         old: Option<ShowOld<'_>>,
     ) -> Result<(), EngineError> {
-        let (pool, domain) = (self.pool(), self.pool().domain());
         let pinned = self.pin();
         self.show(key, &pinned, old);
+        if self.is_replayed.load(Ordering::Relaxed) && !self.pool().needs_reclaim() {
+            // Whoever committed this had it. What has gone on without it since does so now.
+            _ = self.keep_piece(1);
+        }
+        match self.put_block(key, record, &pinned) {
+            // X5: this is what it is kept for.
+            Err(EngineError::Index(IndexError::Alloc(_))) if self.give_piece_back() => {
+                self.put_block(key, record, &pinned)
+            }
+            done => done,
+        }
+    }
+
+    /// Gives a key a record in a new block. Without room for it, or for the index, everything is as it was.
+    fn put_block(
+        &self,
+        key: &[u8],
+        record: &[u8],
+        pinned: &Guard<'_, D>,
+    ) -> Result<(), EngineError> {
+        let (pool, domain) = (self.pool(), self.pool().domain());
         let mut block =
             pool.allocate_with_tail::<RecordBlock>(record.len()).map_err(IndexError::from)?;
         block.record_bytes.store(domain, record.len() as u32);
@@ -197,7 +313,7 @@ impl<D: Domain> IndexTable<D> {
             let _ = block.release();
             outcome
         };
-        self.retire(outcome.previous, outcome.committed, &pinned);
+        self.retire(outcome.previous, outcome.committed, pinned);
         Ok(())
     }
 
@@ -267,6 +383,9 @@ impl<D: Domain> IndexTable<D> {
 
     /// Tells of every block.
     pub(crate) fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
+        if let Some((link, bytes)) = *self.piece() {
+            visitor.visit(link, bytes);
+        }
         self.index.visit_blocks(visitor, &mut |visitor, link| {
             let link = Link::<RecordBlock>::from_bits(link);
             match block_bytes(visitor.pool(), link) {
@@ -285,6 +404,8 @@ impl<D: Domain> IndexTable<D> {
 
     /// Gives back the blocks of an index that nothing refers to durably any more (X3).
     pub(crate) fn retire_all(&self, reachable: &ReachableBlocks) {
+        // It is among them.
+        *self.piece() = None;
         // It is the log that is durable.
         self.pool().retire_reachable(reachable, Committed::nothing_to_do(), &self.pin());
     }
@@ -296,8 +417,25 @@ fn block_bytes<D: Domain>(pool: &Pool<D>, link: Link<RecordBlock>) -> Option<usi
     Some(size_of::<RecordBlock>() + head.record_bytes.load(pool.domain()) as usize)
 }
 
-/// Bytes of the pool that are to be free for a change.
-pub(crate) fn room_for(key: &[u8], record: Option<&[u8]>) -> usize {
-    // Removals make room, and must go through where there is none.
-    record.map_or(0, |record| NODES_PER_CHANGE + 4 * key.len() + 2 * record.len())
+/// Whether a piece of so many bytes is kept.
+fn has(piece: &Piece, wanted: usize) -> bool {
+    piece.is_some_and(|(_, bytes)| bytes >= wanted)
+}
+
+/// Bytes of the piece that is to be kept for an index that may take so much.
+fn piece_bytes(room: RoomNeeded) -> usize {
+    match room.piece_bytes.min(MOST_PROMISED_BYTES) {
+        0 => 0,
+        bytes => (bytes + PIECE_MARGIN_BYTES).next_multiple_of(EXTENT_BYTES),
+    }
+}
+
+/// Bytes of the pool that are to be free for what a put puts.
+pub(crate) fn room_for_entry(key: &[u8], record: &[u8]) -> usize {
+    4 * key.len() + 2 * record.len()
+}
+
+/// Bytes of the pool that are to be free for making an index for so many entries.
+pub(crate) fn room_for_index(expected_entries: usize) -> usize {
+    expected_entries.saturating_mul(64).min(MOST_PROMISED_BYTES)
 }

@@ -35,13 +35,15 @@
 //!   the versions before it changes the tree. A reader looks in the tree first, then among the versions.
 //! * E4. *What was read is durable when it matters.* A snapshot begins at a durable state. A transaction's record comes
 //!   after those of all that it has read. A read on its own waits until the last transaction that wrote to
-//!   the key's stripe, and is to be durable, is so.
+//!   the key's stripe, and is to be durable, is so, and has changed all of its trees: who has read one of its keys finds
+//!   the others. Of transactions that are not to be durable it may see one key and not yet another.
 //! * E5. *The log goes back far enough.* Its start is not behind the first record of any transaction that has not changed
 //!   all of its trees, nor behind any change that a page on the device lacks.
 //! * E6. *Redo ends in the state of the end of the log*, wherever it begins before all that is missing: structure
 //!   records bring the trees to the shape they had (`lapis_tree`), then all logical records from the start on
 //!   are applied in order, whatever a page has of them already; a key's last one wins.
-//!   Records of tables that are gone at the end of the log are left out: their pages may be others by now.
+//!   Records of tables that are gone at the end of the log are left out: their pages may be others by now. Not of
+//!   one that was dropped and whose long values are still to be listed: it has all of its pages (`drop.rs`).
 //!
 //! Tables in persistent indexes have invariants of their own, X1 to X4 in `index_table.rs`.
 //!

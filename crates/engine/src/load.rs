@@ -37,6 +37,8 @@ const LEAVES_AHEAD: u64 = 64;
 /// Listings of chunks that end together.
 const LISTINGS_TOGETHER: usize = 64;
 
+type Records<D> = BulkLoad<D, Arc<EngineLog<D>>>;
+
 /// A table in the making. Nobody sees it before [`TableLoad::finish`]; there is none if that is never called, or fails, and
 /// after a crash.
 #[derive(Debug)]
@@ -44,8 +46,8 @@ pub struct TableLoad<'e, D: Domain> {
     engine: &'e Engine<D>,
     table: Arc<Table<D>>,
     root: PageNumber,
-    /// Taken when it is finished.
-    records: Option<BulkLoad<D, Arc<EngineLog<D>>>>,
+    /// Taken when it is finished, or an entry was refused.
+    records: Option<Records<D>>,
     /// Long values that are listed.
     long_values: Vec<u64>,
     /// Bytes since the log could last be cut.
@@ -142,7 +144,8 @@ impl<D: Domain> TableLoad<'_, D> {
     /// The next entry.
     ///
     /// # Errors
-    /// [`EngineError::Tree`] if its key does not come behind the one before; and others. The load cannot go on.
+    /// [`EngineError::Tree`] if its key does not come behind the one before; and others. The load cannot go on:
+    /// [`EngineError::LoadFailed`] is all that it says from then on.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         self.push_until(key, value, None)
     }
@@ -152,6 +155,19 @@ impl<D: Domain> TableLoad<'_, D> {
         &mut self,
         key: &[u8],
         value: &[u8],
+        expires: Option<u64>,
+    ) -> Result<(), EngineError> {
+        // Back only when the entry is in it: a leaf may be lost, or a long value without a record.
+        let mut records = self.records.take().ok_or(EngineError::LoadFailed)?;
+        self.push_to(&mut records, (key, value), expires)?;
+        self.records = Some(records);
+        Ok(())
+    }
+
+    fn push_to(
+        &mut self,
+        records: &mut Records<D>,
+        (key, value): (&[u8], &[u8]),
         expires: Option<u64>,
     ) -> Result<(), EngineError> {
         let (shared, table) = (self.engine.shared(), &self.table);
@@ -176,7 +192,6 @@ impl<D: Domain> TableLoad<'_, D> {
             self.long_values.push(long.number);
             long.record(expires)
         };
-        let records = self.records.as_mut().expect("a load has its tree until it is finished");
         shared.guarded(|| Ok(records.push(key, &record)?))
     }
 
@@ -198,11 +213,11 @@ impl<D: Domain> TableLoad<'_, D> {
     /// Makes it a table. Durable on return.
     ///
     /// # Errors
-    /// [`EngineError::TableExists`] if there is one of its name by now; and others. There is then no table.
+    /// [`EngineError::TableExists`] if there is one of its name by now; [`EngineError::LoadFailed`]; and others. There is
+    /// then no table.
     pub fn finish(mut self) -> Result<Arc<Table<D>>, EngineError> {
-        if let Some(records) = self.records.take() {
-            self.engine.shared().guarded(|| Ok(records.finish()?))?;
-        }
+        let records = self.records.take().ok_or(EngineError::LoadFailed)?;
+        self.engine.shared().guarded(|| Ok(records.finish()?))?;
         self.engine.shared().end_listings(&self.long_values)?;
         self.long_values.clear();
         self.engine.enter_loaded(&self.table, self.root)?;

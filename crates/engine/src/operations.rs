@@ -41,7 +41,11 @@ impl<D: Domain> Engine<D> {
         Snapshot::new(self)
     }
 
-    /// The newest value of a key, durable.
+    /// The newest value of a key, durable but for what was committed with [`Durability::Eventual`].
+    ///
+    /// Who has read a key that a transaction wrote finds its other keys as it left them, or as later ones did. One with
+    /// [`Durability::Eventual`] may be seen key by key: who needs several keys of one state reads them in a
+    /// transaction or of a snapshot.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -50,7 +54,7 @@ impl<D: Domain> Engine<D> {
         Ok(self.get_into(table, key, &mut value)?.then_some(value))
     }
 
-    /// Makes `value` the newest value of a key, durable. False if there is none; `value` then has nothing to say.
+    /// Makes `value` the newest value of a key, as [`Engine::get`]. False if there is none; `value` then has nothing to say.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -77,6 +81,7 @@ impl<D: Domain> Engine<D> {
         // E4. Whoever wrote what was found has noted itself before.
         let shared = self.shared();
         let last = shared.stripes.last_of(&shared.domain, hash_of(table.id(), key));
+        shared.order.wait_until_applied(last)?;
         if !shared.domain.commits(mutants::READ_BEFORE_DURABLE) {
             shared.log.wait_for(last)?;
         }
@@ -210,11 +215,12 @@ pub struct Retries<'e, D: Domain> {
 }
 
 impl<D: Domain> Retries<'_, D> {
-    /// There was one more. After some, waits for the turn among all who had as many.
+    /// There was one more. After some, takes the turn among all who had as many, if it can be had. Nobody waits for it: who
+    /// has it may be the caller, of whose transaction this one is a part; and each conflict is one that another has committed.
     pub fn conflicted(&mut self) {
         self.conflicts += 1;
-        if self.conflicts == CONFLICTS_BEFORE_TURNS {
-            self.alone = Some(host_lock::lock(&self.shared.domain, &self.shared.unlucky));
+        if self.alone.is_none() && self.conflicts >= CONFLICTS_BEFORE_TURNS {
+            self.alone = host_lock::try_lock(&self.shared.domain, &self.shared.unlucky);
         }
         self.shared.domain.pause();
     }

@@ -33,7 +33,9 @@ struct State {
     applying: VecDeque<Applying>,
     /// States that are read, and by how many.
     readers: Begun,
-    /// What was written since the oldest of them.
+    /// Those of them that are transactions, which are validated.
+    validated: Begun,
+    /// What was written since the oldest transaction began.
     recent: VecDeque<(u64, Arc<WrittenKeys>)>,
     /// Where the log must be kept from for transactions that have parts in it and are not yet ordered.
     unordered: Begun,
@@ -66,9 +68,10 @@ impl Begun {
         self.0.first_key_value().map(|(&at, _)| at)
     }
 
-    /// Whether there are others than one that has begun there.
-    fn are_beside(&self, at: u64) -> bool {
-        self.0.len() > 1 || self.0.get(&at).is_some_and(|&count| count > 1)
+    /// Whether there is one, beside the one that has begun at `own`.
+    fn has_any_beside(&self, own: Option<u64>) -> bool {
+        let is_other = |own| self.0.len() > 1 || self.0.get(&own).is_some_and(|&count| count > 1);
+        own.map_or(!self.0.is_empty(), is_other)
     }
 }
 
@@ -90,9 +93,19 @@ impl State {
         self.applying.front().map_or(u64::MAX, |first| first.lsn)
     }
 
-    fn leave(&mut self, since: u64) {
+    fn enter(&mut self, since: u64, is_validated: bool) {
+        self.readers.begin(since);
+        if is_validated {
+            self.validated.begin(since);
+        }
+    }
+
+    fn leave(&mut self, since: u64, is_validated: bool) {
         self.readers.end(since);
-        let oldest = self.readers.oldest().unwrap_or(u64::MAX);
+        if is_validated {
+            self.validated.end(since);
+        }
+        let oldest = self.validated.oldest().unwrap_or(u64::MAX);
         while self.recent.front().is_some_and(|(lsn, _)| *lsn <= oldest) {
             self.recent.pop_front();
         }
@@ -113,8 +126,10 @@ pub(crate) struct Order<D: Domain> {
 /// The turn to append a commit record.
 pub(crate) struct Turn<'o, D: Domain> {
     order: &'o Order<D>,
-    state: HostGuard<'o, D, MutexGuard<'o, State>>,
+    state: Locked<'o, D>,
 }
+
+type Locked<'o, D> = HostGuard<'o, D, MutexGuard<'o, State>>;
 
 impl<D: Domain> Order<D> {
     pub(crate) fn new(domain: D, last: u64) -> Self {
@@ -123,42 +138,58 @@ impl<D: Domain> Order<D> {
         Self { domain, state, first_applying, applied: Condvar::new() }
     }
 
-    fn lock(&self) -> HostGuard<'_, D, MutexGuard<'_, State>> {
+    fn lock(&self) -> Locked<'_, D> {
         host_lock::lock(&self.domain, &self.state)
     }
 
-    /// Registers a reader of the present state, and waits until the trees have it (E3). Returns its LSN.
-    pub(crate) fn enter(&self) -> Result<u64, EngineError> {
+    /// Registers a reader of the present state, which is validated or only reads, and waits until the trees have it (E3).
+    /// Returns its LSN.
+    pub(crate) fn enter(&self, is_validated: bool) -> Result<u64, EngineError> {
         let mut state = self.lock();
         state.check_running()?;
         let since = state.last;
-        state.readers.begin(since);
+        state.enter(since, is_validated);
+        let waited = self.wait_with(state, since);
+        if waited.is_err() {
+            self.leave(since, is_validated);
+        }
+        waited.map(|()| since)
+    }
+
+    /// Waits until every transaction up to `lsn` has changed its trees; 0 is none. Of those that read, for who is no reader
+    /// (E4).
+    #[inline]
+    pub(crate) fn wait_until_applied(&self, lsn: u64) -> Result<(), EngineError> {
+        if lsn == 0 || self.first_applying.load(Ordering::Acquire) > lsn {
+            return Ok(());
+        }
+        self.wait_with(self.lock(), lsn)
+    }
+
+    fn wait_with<'o>(&'o self, mut state: Locked<'o, D>, lsn: u64) -> Result<(), EngineError> {
         // E3: whoever stores that number has changed its trees before, or taken this lock after those who have. A machine
         // on which threads take turns has nobody to look at, so its scheduler explores only what is below.
-        if !D::DETERMINISTIC && state.first_applying() <= since {
+        if !D::DETERMINISTIC && state.first_applying() <= lsn {
             drop(state);
             for _ in 0..LOOKS {
                 spin_loop();
-                if self.first_applying.load(Ordering::Acquire) > since {
-                    return Ok(since);
+                if self.first_applying.load(Ordering::Acquire) > lsn {
+                    return Ok(());
                 }
             }
             state = self.lock();
         }
-        while state.first_applying() <= since {
-            if let Err(stopped) = state.check_running() {
-                state.leave(since);
-                return Err(stopped);
-            }
+        while state.first_applying() <= lsn {
+            state.check_running()?;
             state = host_lock::wait(&self.state, state, &self.applied);
         }
-        Ok(since)
+        Ok(())
     }
 
     /// A reader has ended. Returns the oldest state that is still read, or may be from now on.
-    pub(crate) fn leave(&self, since: u64) -> u64 {
+    pub(crate) fn leave(&self, since: u64, is_validated: bool) -> u64 {
         let mut state = self.lock();
-        state.leave(since);
+        state.leave(since, is_validated);
         self.oldest_state(&state)
     }
 
@@ -178,9 +209,9 @@ impl<D: Domain> Order<D> {
         self.lock().first_applying() > lsn
     }
 
-    /// Whether anybody reads an older state than the present one, beside `own`.
-    pub(crate) fn has_readers(&self, own: Option<u64>) -> bool {
-        self.lock().readers_beside(own)
+    /// Whether a transaction is under way, beside `own`.
+    pub(crate) fn has_transactions(&self, own: Option<u64>) -> bool {
+        self.lock().validated.has_any_beside(own)
     }
 
     /// The turn.
@@ -271,15 +302,6 @@ impl<D: Domain> Order<D> {
     }
 }
 
-impl State {
-    fn readers_beside(&self, own: Option<u64>) -> bool {
-        match own {
-            None => self.readers.oldest().is_some(),
-            Some(own) => self.readers.are_beside(own),
-        }
-    }
-}
-
 impl<D: Domain> Turn<'_, D> {
     /// Whether nothing that was read since `since` has been written.
     pub(crate) fn validate(&self, reads: &ReadSet, since: u64) -> Result<(), EngineError> {
@@ -293,10 +315,15 @@ impl<D: Domain> Turn<'_, D> {
 
     /// Whether somebody reads who may need what is about to be replaced (E3).
     pub(crate) fn has_readers(&self, own: Option<u64>) -> bool {
-        self.state.readers_beside(own)
+        self.state.readers.has_any_beside(own)
     }
 
-    /// The record that was just appended is the last. `written` if somebody may have read it; `first_part` where
+    /// Whether a transaction is under way, beside `own`, that may have read what is about to be replaced.
+    pub(crate) fn has_transactions(&self, own: Option<u64>) -> bool {
+        self.state.validated.has_any_beside(own)
+    }
+
+    /// The record that was just appended is the last. `written` if a transaction may have read it; `first_part` where
     /// the log has to be kept from, if it is not from the record on.
     pub(crate) fn take(
         mut self,
@@ -364,6 +391,45 @@ mod tests {
         assert_eq!(order.kept_from(), Some(from));
         order.let_go_of_log(from);
         assert_eq!(order.kept_from(), None);
+    }
+
+    #[test]
+    fn what_was_written_is_noted_for_transactions_alone() {
+        let order = Order::new(Hardware::detect(), 0);
+        let write = |lsn| {
+            let turn = order.turn().unwrap();
+            let written = turn.has_transactions(None).then(Arc::default);
+            turn.take(lsn, written, None);
+            order.has_applied(lsn);
+            order.lock().recent.len()
+        };
+        let snapshot = order.enter(false).unwrap();
+        assert!(order.turn().unwrap().has_readers(None));
+        assert_eq!(write(10), 0);
+        let transaction = order.enter(true).unwrap();
+        assert_eq!(write(20), 1);
+        assert_eq!(order.leave(transaction, true), snapshot);
+        assert_eq!(write(30), 0);
+        assert_eq!(order.leave(snapshot, false), 30);
+    }
+
+    #[test]
+    fn who_waits_for_trees_goes_on_when_all_have_changed_and_when_none_will() {
+        let order = Order::new(Hardware::detect(), 0);
+        order.turn().unwrap().take(10, None, None);
+        order.wait_until_applied(0).unwrap();
+        order.wait_until_applied(9).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| order.wait_until_applied(10));
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(!waiting.is_finished());
+            order.has_applied(10);
+            waiting.join().unwrap().unwrap();
+            order.turn().unwrap().take(20, None, None);
+            let waiting = scope.spawn(|| order.wait_until_applied(20));
+            order.stop("the disk is gone");
+            assert!(matches!(waiting.join().unwrap(), Err(EngineError::Stopped { .. })));
+        });
     }
 
     #[test]

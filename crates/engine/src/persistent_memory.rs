@@ -1,7 +1,8 @@
 //! The persistent memory of an open engine: what lies in it, and who changes indexes there (X4).
 
+use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lapis_buffer::BufferManager;
 use lapis_index::IndexMaker;
@@ -26,6 +27,8 @@ pub(crate) struct PersistentMemory<D: Domain> {
     changing: RwLock<()>,
     /// Bytes that those who change indexes may still need.
     promised: Mutex<usize>,
+    /// A reference that is broken, so that lost blocks cannot be told from others: nobody looks for them again.
+    broken: OnceLock<String>,
 }
 
 /// Nobody looks for lost blocks.
@@ -52,11 +55,17 @@ impl<D: Domain> PersistentMemory<D> {
             log,
             changing: RwLock::default(),
             promised: Mutex::default(),
+            broken: OnceLock::new(),
         }
     }
 
     pub(crate) fn pool(&self) -> Result<&Arc<Pool<D>>, EngineError> {
         self.pool.as_ref().ok_or(EngineError::NoPersistentMemory)
+    }
+
+    /// Whether a crash has left blocks that nobody reaches, and that can be found.
+    fn may_have_leaked(&self, pool: &Pool<D>) -> bool {
+        self.broken.get().is_none() && pool.needs_reclaim()
     }
 
     /// Tells of every block of the engine, of whose tables these are in indexes, or may be.
@@ -92,7 +101,7 @@ impl<D: Domain> Shared<D> {
             let held = self.hold_indexes();
             let mut promised = host_lock::lock(&self.domain, &self.memory.promised);
             let wanted = *promised + bytes + SLABS_BYTES;
-            let may_leak = pool.needs_reclaim();
+            let may_leak = self.memory.may_have_leaked(pool);
             let has_room = match may_leak && bytes > 0 && !fits_without_growth(pool, wanted) {
                 true => None,
                 false => Some(pool.ensure_headroom(wanted)),
@@ -105,7 +114,9 @@ impl<D: Domain> Shared<D> {
                     continue;
                 }
                 // Removals make room, and go on where there is none.
-                Some(Err(full)) if bytes > 0 => return Err(full.into()),
+                Some(Err(full)) if bytes > 0 => {
+                    return Err(self.memory.broken.get().map_or(full.into(), not_reclaimed));
+                }
                 _ => {}
             }
             *promised += bytes;
@@ -134,7 +145,7 @@ impl<D: Domain> Shared<D> {
     /// Finds what a crash has leaked, if nobody has yet. Until then blocks are taken from storage that was never
     /// used, so that what is live spreads over all of it.
     pub(crate) fn find_leaked(&self) -> Result<(), EngineError> {
-        match self.memory.pool.as_ref().filter(|pool| pool.needs_reclaim()) {
+        match self.memory.pool.as_ref().filter(|pool| self.memory.may_have_leaked(pool)) {
             Some(pool) => self.reclaim(pool),
             None => Ok(()),
         }
@@ -144,13 +155,25 @@ impl<D: Domain> Shared<D> {
     fn reclaim(&self, pool: &Pool<D>) -> Result<(), EngineError> {
         let _alone = host_lock::write(&self.domain, &self.memory.changing);
         // Somebody else may have done it meanwhile.
-        if pool.needs_reclaim() {
+        if self.memory.may_have_leaked(pool) {
             // Where zeroes are read, no block is reached.
-            let found = pool.reclaim(&self.guarded(|| Ok(self.reachable(pool)))?);
+            let reachable = self.guarded(|| Ok(self.reachable(pool)))?;
+            if let [problem, ..] = reachable.problems() {
+                _ = self.memory.broken.set(problem.to_string());
+            }
+            let found = pool.reclaim(&reachable);
             tracing::debug!(?found, "found free persistent memory again");
         }
         Ok(())
     }
+}
+
+/// The error of who finds no room, though there may be some among the blocks that a crash has left.
+pub(crate) fn not_reclaimed(problem: impl Display) -> EngineError {
+    let what = format!(
+        "persistent memory is full, and what a crash has left unused there cannot be told from what is used: {problem}"
+    );
+    EngineError::Damaged { what }
 }
 
 /// Does something with persistent memory. If that failed meanwhile, nobody is told what came of it: what cannot be read

@@ -2,7 +2,7 @@
 //!
 //! 1. Structure records, in order: then every tree has the shape that it had. What is found of the catalog on the way is
 //!    applied afterwards: then it is known which tables there are.
-//! 2. Logical records of these tables: so many at a time, the last write of each key, in the order of the keys. So a
+//! 2. Logical records of these tables, and of dropped ones whose long values are still to be listed: so many at a time, the last write of each key, in the order of the keys. So a
 //!    leaf is loaded once for many writes, and not for each, as they come; blind as replay is, only the last one of a
 //!    key counts (E6).
 //!
@@ -26,7 +26,7 @@ use crate::error::EngineError;
 use crate::index_table::IndexTable;
 use crate::log::{EngineLog, kind};
 use crate::mutants::{PARTS_LOST, UNFINISHED_REPLAYED};
-use crate::persistent_memory::PersistentMemory;
+use crate::persistent_memory::{PersistentMemory, not_reclaimed};
 use crate::record::{self, Entries, Entry};
 use crate::tables::{
     CATALOG, CHUNKS, CatalogEntry, FIRST_TABLE, Properties, Table, TableId, dropped_of,
@@ -212,7 +212,10 @@ pub(crate) fn recover<D: Domain>(
         // Nobody came to note it, so nobody has changed it since.
         free_unlisted_root(manager, log, root, lsn + 1)?;
     }
-    let by_id = tables.iter().chain([&chunks]).map(|table| (table.id(), Arc::clone(table)));
+    // Of a dropped table whose long values are still to be listed no page has gone, and its records say which they are.
+    let unlisted = dropped.iter().filter(|table| table.has_long_values());
+    let replayed = tables.iter().chain([&chunks]).chain(unlisted);
+    let by_id = replayed.map(|table| (table.id(), Arc::clone(table)));
     recovery.replay(&by_id.collect(), Pass::Tables)?;
     let (system, report) = ([catalog, chunks], recovery.report);
     Ok(Recovered { system, tables, dropped, loading, unwanted, next_table, report })
@@ -379,6 +382,9 @@ impl<D: Domain> Recovery<'_, D> {
         });
         // Where zeroes are read, no block is reached.
         self.domain.health()?;
+        if let [problem, ..] = reachable.problems() {
+            return Err(not_reclaimed(problem));
+        }
         pool.reclaim(&reachable);
         table.contents().write(entry.key, entry.value, lsn, None)
     }

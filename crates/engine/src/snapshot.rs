@@ -18,14 +18,17 @@ use crate::value;
 pub(crate) struct Reader<D: Domain> {
     engine: Engine<D>,
     since: u64,
+    /// Whether it is a transaction's.
+    is_validated: bool,
     /// What time it is for it (T1).
     now_ms: OnceLock<u64>,
 }
 
 impl<D: Domain> Reader<D> {
-    pub(crate) fn new(engine: &Engine<D>) -> Result<Self, EngineError> {
-        let since = engine.shared().order.enter()?;
-        Ok(Self { engine: engine.clone(), since, now_ms: OnceLock::new() })
+    /// For a transaction, which `is_validated`, or for who only reads.
+    pub(crate) fn new(engine: &Engine<D>, is_validated: bool) -> Result<Self, EngineError> {
+        let since = engine.shared().order.enter(is_validated)?;
+        Ok(Self { engine: engine.clone(), since, is_validated, now_ms: OnceLock::new() })
     }
 
     pub(crate) fn engine(&self) -> &Engine<D> {
@@ -108,7 +111,7 @@ impl<D: Domain> Reader<D> {
 impl<D: Domain> Drop for Reader<D> {
     fn drop(&mut self) {
         let shared = self.engine.shared();
-        let oldest = shared.order.leave(self.since);
+        let oldest = shared.order.leave(self.since, self.is_validated);
         shared.versions.drop_until(&shared.domain, oldest);
     }
 }
@@ -127,7 +130,7 @@ impl<D: Domain> Clone for Snapshot<D> {
 
 impl<D: Domain> Snapshot<D> {
     pub(crate) fn new(engine: &Engine<D>) -> Result<Self, EngineError> {
-        let reader = Arc::new(Reader::new(engine)?);
+        let reader = Arc::new(Reader::new(engine, false)?);
         // E4.
         let shared = engine.shared();
         if !shared.domain.commits(SNAPSHOT_BEFORE_DURABLE) {

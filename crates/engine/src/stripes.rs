@@ -55,7 +55,7 @@ impl<D: Domain> Stripes<D> {
         stripes.iter().for_each(|&at| self.stripes[at].last.store_release(domain, lsn));
     }
 
-    /// The transaction that has to be durable before what was read of the key counts (E4).
+    /// The transaction that has to be durable, and in all trees, before what was read of the key counts (E4).
     pub(crate) fn last_of(&self, domain: &D, hash: u64) -> u64 {
         self.stripes[self.index_of(hash)].last.load_acquire(domain)
     }

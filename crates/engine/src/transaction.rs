@@ -65,7 +65,7 @@ impl<D: Domain> Reading<'_, D> {
 
 impl<D: Domain> Transaction<D> {
     pub(crate) fn begin(engine: &Engine<D>) -> Result<Self, EngineError> {
-        let reader = Arc::new(Reader::new(engine)?);
+        let reader = Arc::new(Reader::new(engine, true)?);
         Ok(Self {
             reader,
             reads: RefCell::default(),
@@ -284,7 +284,8 @@ impl<D: Domain> Transaction<D> {
     }
 
     /// Makes its writes visible, all at once, and as durable as `durability` says, or nothing. Returns its
-    /// place in the log: 0 if it wrote nothing.
+    /// place in the log: 0 if it wrote nothing. With [`Durability::Eventual`] only transactions and snapshots see them at
+    /// once: see [`Engine::get`].
     ///
     /// # Errors
     /// [`EngineError::Conflict`]: nothing was written. [`EngineError::Stopped`], [`EngineError::Log`].

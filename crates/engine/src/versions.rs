@@ -23,7 +23,7 @@ pub(crate) struct Versions<D: Domain> {
     /// How many there are: most of the time none, and nobody looks further.
     count: DramCell<u64, D>,
     /// For each key the versions in order.
-    keys: RwLock<BTreeMap<Box<[u8]>, Vec<Version>>>,
+    keys: RwLock<BTreeMap<Box<[u8]>, VecDeque<Version>>>,
 }
 
 /// A key and what it had.
@@ -31,6 +31,11 @@ pub(crate) type Replaced = (Box<[u8]>, Option<Box<[u8]>>);
 
 /// A value as a reader finds it: [`None`] if the tree has it.
 pub(crate) type Found<V> = Option<Option<V>>;
+
+/// Of a key's versions, which are in order, the one that a reader since `since` sees.
+fn version_for(versions: &VecDeque<Version>, since: u64) -> Option<&Version> {
+    versions.get(versions.partition_point(|version| version.until <= since))
+}
 
 impl<D: Domain> Versions<D> {
     pub(crate) fn new() -> Self {
@@ -42,8 +47,8 @@ impl<D: Domain> Versions<D> {
         let version = Version { until, value: value.map(Box::from) };
         let mut keys = host_lock::write(domain, &self.keys);
         match keys.get_mut(key) {
-            Some(versions) => versions.push(version),
-            None => _ = keys.insert(key.into(), vec![version]),
+            Some(versions) => versions.push_back(version),
+            None => _ = keys.insert(key.into(), VecDeque::from([version])),
         }
         self.count.store_release(domain, self.count.load(domain) + 1);
     }
@@ -61,7 +66,7 @@ impl<D: Domain> Versions<D> {
             return None;
         }
         let keys = host_lock::read(domain, &self.keys);
-        let version = keys.get(key)?.iter().find(|version| version.until > since)?;
+        let version = version_for(keys.get(key)?, since)?;
         Some(version.value.as_deref().map(with))
     }
 
@@ -73,22 +78,26 @@ impl<D: Domain> Versions<D> {
         let keys = host_lock::read(domain, &self.keys);
         let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (range.lower(), range.upper());
         let found = keys.range::<[u8], _>(bounds).filter_map(|(key, versions)| {
-            let version = versions.iter().find(|version| version.until > since)?;
+            let version = version_for(versions, since)?;
             Some((key.clone(), version.value.clone()))
         });
         found.collect()
     }
 
-    fn drop_oldest(&self, domain: &D, key: &[u8], until: u64) {
+    /// Drops all that the key had and only readers before `oldest` would want: at once, for a key may have been replaced
+    /// many times while somebody read.
+    fn drop_oldest(&self, domain: &D, key: &[u8], oldest: u64) {
         let mut keys = host_lock::write(domain, &self.keys);
         let Some(versions) = keys.get_mut(key) else { return };
-        let before = versions.len();
-        versions.retain(|version| version.until > until);
-        let dropped = (before - versions.len()) as u64;
+        let unread = versions.partition_point(|version| version.until <= oldest);
+        let dropped: Vec<_> = versions.drain(..unread).collect();
         if versions.is_empty() {
             keys.remove(key);
         }
-        self.count.store_release(domain, self.count.load(domain) - dropped);
+        self.count.store_release(domain, self.count.load(domain) - dropped.len() as u64);
+        // Their memory is given back when nobody waits for the lock.
+        drop(keys);
+        drop(dropped);
     }
 }
 
@@ -130,13 +139,33 @@ impl<D: Domain> VersionQueue<D> {
                     _ => None,
                 }
             };
-            let Some(Queued { until, versions, keys }) = queued else { return };
-            keys.iter().for_each(|key| versions.drop_oldest(domain, key, until));
+            let Some(Queued { versions, keys, .. }) = queued else { return };
+            keys.iter().for_each(|key| versions.drop_oldest(domain, key, oldest));
         }
     }
 
     /// Versions of how many transactions are kept.
     pub(crate) fn len(&self, domain: &D) -> usize {
         host_lock::lock(domain, &self.0).len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lapis_pmem::Hardware;
+
+    use super::*;
+
+    #[test]
+    fn of_what_a_key_had_all_that_nobody_reads_any_more_goes_at_once() {
+        let domain = Hardware::detect();
+        let versions = Versions::new();
+        for until in 1..=100 {
+            versions.keep(&domain, b"key", until, Some(b"old"));
+        }
+        let find = |since| versions.find(&domain, b"key", since, <[u8]>::to_vec);
+        versions.drop_oldest(&domain, b"key", 99);
+        assert_eq!(versions.count.load(&domain), 1);
+        assert_eq!((find(99), find(100)), (Some(Some(b"old".to_vec())), None));
     }
 }

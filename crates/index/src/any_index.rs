@@ -9,7 +9,8 @@ use crate::IndexKind;
 use crate::declaration::{IndexFamily, IndexOf};
 use crate::entries_by_part::EntriesByPart;
 use crate::index::{
-    Capabilities, Change, Direction, Index, IndexError, IndexOptions, OnValue, Outcome, Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, OnValue, Outcome, RoomNeeded,
+    Statistics,
 };
 use crate::key::IndexKey;
 use crate::leaf_entries::OnLeaf;
@@ -137,6 +138,12 @@ pub trait SomeIndex<D: Domain, K: IndexKey + ?Sized>: std::fmt::Debug + Send + S
     /// [`Index::pool`].
     fn pool(&self) -> &Arc<Pool<D>>;
 
+    /// [`Index::room_for`].
+    fn room_for(&self, changes: usize) -> RoomNeeded;
+
+    /// [`Index::put_off_growth`].
+    fn put_off_growth(&self);
+
     /// [`Index::get`].
     fn get(&self, key: &K) -> Option<u64>;
 
@@ -255,6 +262,14 @@ impl<F: IndexFamily, D: Domain, K: IndexKey + ?Sized> SomeIndex<D, K> for OfFami
 
     fn pool(&self) -> &Arc<Pool<D>> {
         self.0.pool()
+    }
+
+    fn room_for(&self, changes: usize) -> RoomNeeded {
+        self.0.room_for(changes)
+    }
+
+    fn put_off_growth(&self) {
+        self.0.put_off_growth();
     }
 
     fn get(&self, key: &K) -> Option<u64> {

@@ -26,12 +26,15 @@ pub struct IndexOptions {
     pub node_bytes: usize,
     /// Where volatile inner nodes lie (trees that rebuild them when opened).
     pub inner_nodes: InnerNodes,
+    /// By what byte strings are hashed (hash tables): for keys that somebody may choose to have the same hash, a number
+    /// that nobody can guess. 0 is one that everybody knows.
+    pub hash_seed: u64,
 }
 
 impl IndexOptions {
     /// The structure's own choice of everything.
     pub const DEFAULT: Self =
-        Self { expected_entries: 0, node_bytes: 0, inner_nodes: InnerNodes::Dram };
+        Self { expected_entries: 0, node_bytes: 0, inner_nodes: InnerNodes::Dram, hash_seed: 0 };
 
     /// The same with those of the amplification study's optimisations that are chosen with an index: nodes or
     /// buckets of 256 bytes.
@@ -92,6 +95,25 @@ impl Capabilities {
     /// Of most hash tables: as [`ORDERED`](Self::ORDERED), and without an order.
     pub const HASHED: Self = Self { ordered: false, ..Self::ORDERED };
 }
+
+/// Bytes of a pool that changes may take. For those who must know beforehand that a change will not be refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoomNeeded {
+    /// In blocks of any size.
+    pub bytes: usize,
+    /// Besides, in one piece: for blocks of many chunks, which chunks here and there do not make.
+    pub piece_bytes: usize,
+}
+
+impl RoomNeeded {
+    /// For so many changes of a structure whose nodes are small.
+    pub(crate) fn for_small_nodes(changes: usize) -> Self {
+        Self { bytes: changes.saturating_mul(NODES_PER_CHANGE), piece_bytes: 0 }
+    }
+}
+
+/// The most that small nodes of an index take for a change, as far as that is to be kept free.
+const NODES_PER_CHANGE: usize = 1536;
 
 /// What is to happen to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +230,10 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     /// Opens the index whose root is at `root`. Takes time independent of its size, but for trees with
     /// volatile inner nodes (NV-Tree, FPTree), which read all their leaves.
     ///
+    /// As long as an index is changed, there is one handle of it in an opening of its pool, which threads share, but for
+    /// structures that say that they may have several: the locks of others are in the handle, and two handles lose each
+    /// other's changes, acknowledged ones too.
+    ///
     /// # Errors
     /// [`IndexError::WrongKind`], [`IndexError::NewerFormat`], [`IndexError::Damaged`].
     fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError>;
@@ -283,6 +309,14 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
         self.change(key, Change::Remove)
     }
+
+    /// What so many more changes may take, as the index is now, beside the blocks of their keys. Removals take nothing.
+    fn room_for(&self, changes: usize) -> RoomNeeded {
+        RoomNeeded::for_small_nodes(changes)
+    }
+
+    /// Puts off what [`Index::room_for`] counts though the changes could do without it, as if there had been no room.
+    fn put_off_growth(&self) {}
 
     /// The value of `key`.
     fn get(&self, key: &K) -> Option<u64>;

@@ -68,7 +68,14 @@ pub trait IndexKey: sealed::Sealed + Ord + Debug + Send + Sync + 'static {
     fn validate(&self) -> Result<(), IndexError>;
 
     /// 64 well-mixed bits.
-    fn hash64(&self) -> u64;
+    #[inline(always)]
+    fn hash64(&self) -> u64 {
+        self.hash64_by(0)
+    }
+
+    /// The same by a seed: who does not know it cannot choose byte strings that have the same. An integer has one hash,
+    /// whatever the seed.
+    fn hash64_by(&self, seed: u64) -> u64;
 
     /// Length in bytes.
     fn len_bytes(&self) -> usize;
@@ -203,7 +210,7 @@ impl IndexKey for u64 {
         Ok(())
     }
     #[inline(always)]
-    fn hash64(&self) -> u64 {
+    fn hash64_by(&self, _seed: u64) -> u64 {
         // Both halves of a product: a search waits for other searches' misses for as long as their
         // instructions fit beside its own.
         let product = u128::from(self ^ KEY_OF_HASH_ZERO) * u128::from(MULTIPLIER);
@@ -271,8 +278,15 @@ const MULTIPLIER: u64 = 0xD9F7_B516_3DD3_D8E7;
 /// apart the keys of one place.
 #[inline(always)]
 pub fn place_hash<K: IndexKey + ?Sized>(key: &K) -> u64 {
+    place_hash_by(key, 0)
+}
+
+/// The same in a table of this seed ([`IndexOptions::hash_seed`](crate::IndexOptions::hash_seed)). The tag has none: it says
+/// nothing of a place, and keys that have the same only take longer to be told apart.
+#[inline(always)]
+pub(crate) fn place_hash_by<K: IndexKey + ?Sized>(key: &K, seed: u64) -> u64 {
     let tag_bits = if K::INLINE { 0 } else { u64::BITS - TAG_SHIFT };
-    key.hash64().rotate_left(tag_bits)
+    key.hash64_by(seed).rotate_left(tag_bits)
 }
 
 const TAG_SHIFT: u32 = 48;
@@ -309,8 +323,8 @@ impl IndexKey for [u8] {
         }
     }
     #[inline]
-    fn hash64(&self) -> u64 {
-        xxhash_rust::xxh3::xxh3_64(self)
+    fn hash64_by(&self, seed: u64) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(self, seed)
     }
     #[inline(always)]
     fn len_bytes(&self) -> usize {

@@ -8,8 +8,8 @@ use lapis_pmem::{Domain, Pool};
 use crate::index::Direction;
 use crate::key::IndexKey;
 
-/// Entries that a scan has read at one moment, in its order: those of a leaf of a B+-tree, or the one of a
-/// radix tree's leaf. There is at least one, and all are durable.
+/// Entries that a scan has read, in its order: those of a leaf of a B+-tree, or the one of a radix tree's leaf. There is at
+/// least one, and all are durable. The keys are those of one moment; a value is that of some moment while they were read.
 #[derive(Clone, Copy, Debug)]
 pub struct LeafEntries<'l, D: Domain, K: IndexKey + ?Sized> {
     pool: &'l Pool<D>,

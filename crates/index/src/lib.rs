@@ -56,7 +56,7 @@ pub use entries_by_part::EntriesByPart;
 pub use error::IndexError;
 pub use index::{
     Capabilities, Change, Direction, Index, IndexOptions, InnerNodes, LOOK_UPS_AT_ONCE, OnValue,
-    OrderedIndex, Outcome, Statistics,
+    OrderedIndex, Outcome, RoomNeeded, Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyKind, KeyWord, MAX_KEY_BYTES, place_hash};
 pub use leaf_entries::{LeafEntries, OnLeaf};

@@ -3,9 +3,11 @@
 //! ```text
 //!  offset  bytes  field
 //!       0      4  kind            which structure (IndexKind)
-//!       4      4  key_kind        how keys are stored (KeyKind)
-//!       8      4  format_version  of that structure's layout
-//!      12      4  padding_bytes   zero, but on modelled machines whose layouts are padded
+//!       4      4  form            bits  0 to  7: how keys are stored (KeyKind)
+//!                                 bits  8 to 15: padding in bytes, zero but on modelled machines whose
+//!                                                layouts are padded
+//!                                 bits 16 to 31: version of that structure's format
+//!       8      8  seed            of the hashes of byte strings in a hash table, else zero
 //!      16      8  top             the structure's top block, or null
 //!      24     40  words           the structure's own
 //! ```
@@ -17,6 +19,7 @@ use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, PCell, Pool, Slot, pe
 
 use crate::IndexKind;
 use crate::error::IndexError;
+use crate::index::IndexOptions;
 use crate::key::KeyKind;
 
 persistent! {
@@ -24,16 +27,21 @@ persistent! {
     /// ([`Pool::publish_root`]), or from a catalogue.
     pub struct IndexRoot: 64 {
         pub(crate) kind: PCell<u32>,
-        pub(crate) key_kind: PCell<u32>,
-        pub(crate) format_version: PCell<u32>,
-        pub(crate) padding_bytes: PCell<u32>,
+        form: PCell<u32>,
+        /// See [`IndexOptions::hash_seed`](crate::IndexOptions::hash_seed).
+        pub(crate) seed: PCell<u64>,
         pub(crate) top: Slot<PCell<u64>>,
         pub(crate) words: [PCell<u64>; 5],
     }
 }
 
+/// Where in `form` the padding begins.
+const PADDING_SHIFT: u32 = 8;
+/// Where in `form` the version begins.
+const FORMAT_SHIFT: u32 = 16;
+
 impl IndexRoot {
-    /// Writes the identity of a new root; `top` null and `words` zero.
+    /// Writes the identity of a new root; `top` null, the seed and `words` zero.
     pub(crate) fn init<D: Domain>(
         &self,
         domain: &D,
@@ -41,13 +49,21 @@ impl IndexRoot {
         key_kind: KeyKind,
         format_version: u32,
     ) {
+        let padding_bytes = domain.padding_bytes() as u32;
         self.kind.store(domain, kind as u32);
-        self.key_kind.store(domain, key_kind as u32);
-        self.format_version.store(domain, format_version);
-        self.padding_bytes.store(domain, domain.padding_bytes() as u32);
+        let form = key_kind as u32 | padding_bytes << PADDING_SHIFT;
+        self.form.store(domain, form | format_version << FORMAT_SHIFT);
+        self.seed.store(domain, 0);
         self.top.word().store(domain, 0);
         for word in &self.words {
             word.store(domain, 0);
+        }
+    }
+
+    /// Gives a new root of a hash table the seed that was chosen.
+    pub(crate) fn choose_seed<D: Domain>(&self, domain: &D, options: &IndexOptions) {
+        if options.hash_seed != 0 {
+            self.seed.store(domain, options.hash_seed);
         }
     }
 
@@ -76,15 +92,16 @@ impl IndexRoot {
         let root = pool
             .try_at(link)
             .ok_or_else(|| IndexError::Damaged { what: "its root is outside the pool".into() })?;
-        let found = root.kind.load(domain);
-        if found != kind as u32 || root.key_kind.load(domain) != key_kind as u32 {
+        let (found, form) = (root.kind.load(domain), root.form.load(domain));
+        let [found_keys, padding_bytes, ..] = form.to_le_bytes();
+        if found != kind as u32 || u32::from(found_keys) != key_kind as u32 {
             return Err(IndexError::WrongKind { expected: kind, found });
         }
-        let format = root.format_version.load(domain);
+        let format = form >> FORMAT_SHIFT;
         if format == 0 || format > newest_format {
             return Err(IndexError::NewerFormat { found: format, supported: newest_format });
         }
-        if root.padding_bytes.load(domain) as usize != domain.padding_bytes() {
+        if usize::from(padding_bytes) != domain.padding_bytes() {
             return Err(IndexError::Damaged { what: "its layout has another padding".into() });
         }
         Ok(root)

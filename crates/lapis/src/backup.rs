@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use lapis_engine::{BackupReport, CompactionReport, LeafLayout};
+use lapis_engine::{BackupReport, CompactionReport, EngineError, LeafLayout};
 use lapis_pmem::Hardware;
 
 use crate::config::Config;
@@ -10,7 +10,7 @@ use crate::directory;
 use crate::error::Error;
 use crate::kept::Kept;
 use crate::store::{Inner, Store};
-use crate::table::Table;
+use crate::table::{Table, check_key};
 
 impl Store {
     /// Writes one durable state of all tables, that of the moment of this call, while others go on: a stream with
@@ -90,7 +90,7 @@ impl Store {
     pub fn begin_load(&self, name: &str, leaves: LeafLayout) -> Result<TableLoad<'_>, Error> {
         Self::check_name(name)?;
         let load = Kept::new(self.inner.engine.begin_load(name, leaves)?);
-        Ok(TableLoad { store: self, load })
+        Ok(TableLoad { store: self, load: Some(load) })
     }
 }
 
@@ -98,23 +98,31 @@ impl Store {
 #[derive(Debug)]
 pub struct TableLoad<'s> {
     store: &'s Store,
-    load: Kept<lapis_engine::TableLoad<'s, Hardware>>,
+    /// None when an entry was refused that the engine would have taken.
+    load: Option<Kept<lapis_engine::TableLoad<'s, Hardware>>>,
 }
 
 impl TableLoad<'_> {
     /// The next entry, whose key comes behind that of the one before.
     ///
     /// # Errors
-    /// [`Error::Engine`] if it does not, and others. The load cannot go on.
+    /// [`Error::Engine`] if it does not, [`Error::EmptyKey`], and others. The load cannot go on: it refuses all that follows.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        Ok(self.load.push(key, value)?)
+        let load = self.load.as_mut().ok_or(EngineError::LoadFailed)?;
+        if let Err(refused) = check_key(key) {
+            self.load = None;
+            return Err(refused);
+        }
+        Ok(load.push(key, value)?)
     }
 
     /// Makes the table. Durable on return.
     ///
     /// # Errors
-    /// [`Error::TableExists`] if there is one of its name by now, and others. There is then no table.
+    /// [`Error::TableExists`] if there is one of its name by now, and others: where an entry was refused before, say. There
+    /// is then no table.
     pub fn finish(self) -> Result<Table, Error> {
-        Ok(Table::new(&self.store.inner, self.load.into_inner().finish()?))
+        let load = self.load.ok_or(EngineError::LoadFailed)?;
+        Ok(Table::new(&self.store.inner, load.into_inner().finish()?))
     }
 }

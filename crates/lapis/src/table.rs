@@ -89,7 +89,11 @@ impl Table {
         self.table.largest_key_bytes()
     }
 
-    /// The newest value of `key`, or none. Waits for the log only where that value is not durable yet.
+    /// The newest value of `key`, or none. Waits for the log only where that value is not durable yet: it is when this
+    /// returns, but for what was committed with [`Eventual`](crate::Durability::Eventual).
+    ///
+    /// Who has read one key of a transaction finds its others too, unless it was committed so. Who needs several keys of one
+    /// state reads them in a [transaction](crate::Store::transaction) or of a [snapshot](crate::Store::snapshot).
     ///
     /// # Errors
     /// [`Error::EmptyKey`], [`Error::Dropped`], [`Error::Damaged`], [`Error::Medium`].

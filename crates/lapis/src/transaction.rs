@@ -15,7 +15,8 @@ use crate::table::{Table, check_key};
 /// A serializable transaction over any tables of one store.
 ///
 /// It reads the state of its beginning, and its own writes; nobody else sees those before
-/// [`Transaction::commit`], which makes all of them visible at once. Dropping it leaves no trace.
+/// [`Transaction::commit`], which makes all of them visible at once. (Where it commits with [`Durability::Eventual`], a
+/// [`Table::get`] on its own may see one key of it and the next one not yet.) Dropping it leaves no trace.
 /// Transactions never wait for each other while they run. One that has read what another has
 /// written since fails when it is committed ([`Error::Conflict`]); [`crate::Store::retry`] begins it again.
 #[derive(Debug)]

@@ -164,7 +164,7 @@ impl<D: Domain> Engine<D> {
         // Tables are made and dropped before the state begins, or behind it.
         let making = host_lock::lock(&shared.domain, &shared.making);
         let tables = self.tables();
-        let reader = Arc::new(Reader::new(self)?);
+        let reader = Arc::new(Reader::new(self, false)?);
         drop(making);
         // E4.
         if !shared.domain.commits(BACKUP_NOT_DURABLE) {

@@ -312,6 +312,50 @@ fn what_a_crash_leaves_behind_is_found_before_the_pool_grows() {
 }
 
 #[test]
+fn a_pool_that_is_full_after_a_crash_and_has_a_broken_reference_says_so_and_loses_nothing() {
+    const BYTES: usize = 4 << 20;
+    const KEPT: u64 = 300;
+    const DESCRIPTORS_OFFSET: usize = 4096;
+    let region = Region::anonymous(BYTES, BYTES).unwrap();
+    let pool = pool_in(&region, BYTES, Pool::create);
+    let storage = Storage { pool: Some(pool), ..storage(Placement::Ssd) };
+    let engine = Engine::create(hardware(), storage.clone(), &options(Placement::Ssd)).unwrap();
+    let table = index_table(&engine, "index", IndexKind::Wort);
+    for number in 0..KEPT {
+        engine.put(&table, &key(number), &[7; 2000], NOW).unwrap();
+    }
+    engine.pool().unwrap().abandon();
+    let Storage { pages, log, pool, indexes } = storage;
+    drop((engine, table, pool));
+    // SAFETY: mapped, aligned, and no pool is open.
+    let descriptors = unsafe {
+        let first = region.base().add(DESCRIPTORS_OFFSET).cast::<u64>();
+        std::slice::from_raw_parts_mut(first, BYTES >> 16)
+    };
+    // Most of the slabs are of values: one of those has another size now.
+    let found = descriptors.to_vec();
+    let alike = |&chunk: &usize| found.iter().filter(|&&other| other == found[chunk]).count();
+    let used = (1..found.len()).filter(|&chunk| found[chunk] != 0);
+    let of_values = used.max_by_key(alike).unwrap();
+    descriptors[of_values] ^= 1 << 8;
+    let pool = pool_in(&region, BYTES, Pool::open);
+    let storage = Storage { pages, log, pool: Some(Arc::clone(&pool)), indexes };
+    let engine = Engine::open(hardware(), storage, &options(Placement::Ssd)).unwrap();
+    let table = engine.table("index").unwrap();
+    let put = |number| engine.put(&table, &key(number), &[8; 2000], NOW);
+    let error = (KEPT..3000).find_map(|number| put(number).err()).unwrap();
+    assert!(error.to_string().contains("persistent memory is full"), "{error}");
+    assert!(matches!(error, EngineError::Damaged { .. }), "{error:?}");
+    assert!(pool.needs_reclaim());
+    engine.find_leaked_memory().unwrap();
+    assert!(put(2999).is_err());
+    for number in 0..KEPT {
+        assert_eq!(engine.get(&table, &key(number)).unwrap().unwrap(), [7; 2000], "{number}");
+    }
+    engine.remove(&table, &key(0), NOW).unwrap();
+}
+
+#[test]
 fn a_pool_that_is_full_refuses_and_goes_on_when_there_is_room_again() {
     let region = Region::anonymous(4 << 20, 4 << 20).unwrap();
     let pool = pool_in(&region, region.mapped_bytes(), Pool::create);
@@ -330,4 +374,86 @@ fn a_pool_that_is_full_refuses_and_goes_on_when_there_is_room_again() {
     assert_sound(&engine);
     // Room is kept in whole chunks, of which the nodes of the index hold some.
     (0..count / 2).for_each(|number| _ = put(number).unwrap());
+}
+
+/// Puts entries until one is refused: first many at a time, then one by one. Returns how many there are then.
+fn fill_until_refused(engine: &Engine<Hardware>, table: &Arc<Table<Hardware>>) -> u64 {
+    let key = |number: u64| number.to_be_bytes();
+    let mut count = 0;
+    let refused = loop {
+        let mut transaction = engine.begin().unwrap();
+        for number in count..count + 64 {
+            transaction.put(table, &key(number), &[7; 24]).unwrap();
+        }
+        match transaction.commit(Durability::Eventual) {
+            Ok(_) => count += 64,
+            Err(error) => break error,
+        }
+        engine.maintain().unwrap();
+    };
+    assert!(refused.is_no_room(), "{:?}, at {count}: {refused}", table.index_kind());
+    loop {
+        match engine.put(table, &key(count), &[7; 24], Durability::Eventual) {
+            Ok(_) => count += 1,
+            Err(error) => {
+                assert!(error.is_no_room(), "{:?}, at {count}: {error}", table.index_kind());
+                return count;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_in_a_pool_that_is_full_of_any_index_goes_on_after_a_crash() {
+    // Of which the log takes two MiB.
+    const BYTES: usize = 6 << 20;
+    for kind in IndexKind::ALL {
+        let region = Region::anonymous(BYTES, BYTES).unwrap();
+        let pool = pool_in(&region, BYTES, Pool::create);
+        let storage = Storage { pool: Some(pool), ..storage(Placement::Ssd) };
+        let engine = Engine::create(hardware(), storage.clone(), &options(Placement::Ssd)).unwrap();
+        let table = index_table(&engine, "index", kind);
+        let count = fill_until_refused(&engine, &table);
+        assert!(count > 5000, "{kind}: {count}");
+        engine.sync().unwrap();
+        engine.pool().unwrap().abandon();
+        let Storage { pages, log, pool, indexes } = storage;
+        drop((engine, table, pool));
+        let pool = pool_in(&region, BYTES, Pool::open);
+        let storage = Storage { pages, log, pool: Some(pool), indexes };
+        let engine = Engine::open(hardware(), storage, &options(Placement::Ssd)).unwrap();
+        let table = engine.table("index").unwrap();
+        for number in 0..count {
+            let found = engine.get(&table, &number.to_be_bytes()).unwrap();
+            assert_eq!(found.as_deref(), Some(&[7; 24][..]), "{kind}: {number}");
+        }
+        for number in 0..count {
+            engine.remove(&table, &number.to_be_bytes(), Durability::Eventual).unwrap();
+        }
+        assert_sound(&engine);
+    }
+}
+
+#[test]
+fn a_table_for_more_entries_than_there_are_numbers_of_bytes_is_refused() {
+    let engine = engine();
+    for kind in IndexKind::ALL {
+        let options = IndexOptions { expected_entries: usize::MAX, ..IndexOptions::DEFAULT };
+        let refused = engine.create_index_table("index", kind, &options);
+        assert!(matches!(refused, Err(EngineError::Pool(_))), "{kind}: {refused:?}");
+    }
+}
+
+#[test]
+fn an_index_hashes_by_a_number_of_its_store() {
+    let engine = engine();
+    let table = index_table(&engine, "index", IndexKind::LevelHash);
+    // All of one hash where no seed is given: more of them than a key has slots.
+    let key = |number: u64| {
+        let beginning = 0xBE4B_A423_396C_FEB8_u64.to_le_bytes();
+        [&beginning[..], &number.to_le_bytes(), &[7; 16]].concat()
+    };
+    (0..100).for_each(|number| _ = engine.put(&table, &key(number), b"value", NOW).unwrap());
+    assert_eq!(engine.get(&table, &key(99)).unwrap(), Some(b"value".to_vec()));
+    assert_sound(&engine);
 }

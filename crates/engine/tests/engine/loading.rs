@@ -68,6 +68,39 @@ fn a_load_that_fails_leaves_no_table_and_no_page() {
 }
 
 #[test]
+fn a_load_that_refused_an_entry_takes_no_more_and_makes_no_table() {
+    let rig = Rig::new(small());
+    let used = || rig.engine.buffer_manager().space().unwrap().used_pages();
+    while rig.engine.maintain().unwrap() {}
+    rig.engine.checkpoint().unwrap();
+    let before = used();
+    let longer = rig.engine.load_table("longer", entries(1)).unwrap().largest_key_bytes() + 1;
+    rig.engine.drop_table("longer").unwrap();
+    // The second one has a long value, whose chunks are written before its key is looked at.
+    let refused = [(vec![0; longer], 1), (vec![0], 50_000)];
+    for (at, (key, bytes)) in refused.into_iter().enumerate() {
+        let mut load = rig.engine.begin_load("t", LeafLayout::Sorted).unwrap();
+        entries(100).iter().for_each(|(key, value)| load.push(key, value).unwrap());
+        let error = load.push(&key, &vec![7; bytes]).unwrap_err();
+        let is_right = match error {
+            EngineError::KeyTooLong { .. } => at == 0,
+            EngineError::Tree(_) => at == 1,
+            _ => false,
+        };
+        assert!(is_right, "{error:?}");
+        let error = load.push(&[0xFF], &[]).unwrap_err();
+        assert!(matches!(error, EngineError::LoadFailed), "{error:?}");
+        let error = load.finish().unwrap_err();
+        assert!(matches!(error, EngineError::LoadFailed), "{error:?}");
+        assert!(matches!(rig.engine.table("t"), Err(EngineError::NoSuchTable { .. })));
+    }
+    while rig.engine.maintain().unwrap() {}
+    rig.engine.checkpoint().unwrap();
+    assert!(used() <= before + 2, "{} of {before}", used());
+    assert_eq!(rig.engine.check(), Vec::<String>::new());
+}
+
+#[test]
 fn a_power_cut_during_a_load_leaves_all_of_it_or_nothing_at_all() {
     let loaded = entries(1200);
     let whole = Rig::new(small());

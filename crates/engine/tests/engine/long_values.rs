@@ -1,9 +1,11 @@
 //! Values that are longer than a record can be.
 
-use lapis_engine::{Durability, Engine, EngineError, MAX_VALUE_BYTES, TimeToLive, ValueReader};
+use lapis_engine::{
+    Durability, Engine, EngineError, MAX_VALUE_BYTES, TableStructure, TimeToLive, ValueReader,
+};
 use lapis_pmem::Hardware;
 
-use crate::harness::{Rig, contents, small};
+use crate::harness::{HASHED, Rig, contents, small};
 
 const NOW: Durability = Durability::Immediate;
 
@@ -102,6 +104,34 @@ fn what_a_power_cut_leaves_of_long_values_without_a_record_is_taken_away() {
     settle(&rig.engine);
     assert!(used_pages(&rig.engine) <= before + 1);
     assert!(rig.engine.check().is_empty(), "{:?}", rig.engine.check());
+}
+
+/// Records of a dropped table may be in the log alone, and they say which values are to go.
+#[test]
+fn the_long_values_of_a_table_that_was_dropped_before_a_power_cut_go_with_it() {
+    let rig = Rig::new(small());
+    settle(&rig.engine);
+    let before = used_pages(&rig.engine);
+    for (name, structure) in [("sorted", TableStructure::default()), ("hashed", HASHED)] {
+        let table = rig.engine.create_table_with(name, structure, None).unwrap();
+        for key in 0..8_u8 {
+            rig.engine.put(&table, &[key], &value(50_000, key), NOW).unwrap();
+        }
+        rig.engine.put(&table, &[0], b"short", NOW).unwrap();
+        rig.engine.drop_table(name).unwrap();
+    }
+    let rig = rig.after_power_cut();
+    assert!(rig.engine.tables().is_empty());
+    assert!(used_pages(&rig.engine) > before + 100, "{} {before}", used_pages(&rig.engine));
+    assert_eq!(rig.engine.check(), Vec::<String>::new());
+    // Once more, when some have gone and others have not.
+    assert!(rig.engine.maintain().unwrap());
+    rig.engine.sync().unwrap();
+    let rig = rig.after_power_cut();
+    assert_eq!(rig.engine.check(), Vec::<String>::new());
+    settle(&rig.engine);
+    assert!(used_pages(&rig.engine) <= before + 1, "{} {before}", used_pages(&rig.engine));
+    assert_eq!(rig.engine.check(), Vec::<String>::new());
 }
 
 /// Reads the rest, so much at a time.

@@ -227,3 +227,41 @@ fn registers_are_read_as_the_order_of_the_commit_records_says() {
         }
     }
 }
+
+/// A worker commits to two tables what another reads of them, key by key, by gets.
+fn read_while_written(policy: &SchedulePolicy) -> Result<(), String> {
+    let (machine, engine) = modelled(Config::concurrent());
+    let tables = ["first", "second"].map(|name| engine.create_table(name).unwrap());
+    let read = |table| engine.get(table, b"key").unwrap().map_or(0, |value| value[0]);
+    let mut wrong = None;
+    let programs: Vec<WorkerProgram<'_>> = vec![
+        Box::new(|| {
+            for round in 1..=3 {
+                let mut transaction = engine.begin().unwrap();
+                tables.iter().for_each(|table| transaction.put(table, b"key", &[round]).unwrap());
+                transaction.commit(Durability::Immediate).unwrap();
+            }
+        }),
+        Box::new(|| {
+            for _ in 0..3 {
+                let (first, second) = (read(&tables[0]), read(&tables[1]));
+                if second < first {
+                    wrong = Some((first, second));
+                }
+            }
+        }),
+    ];
+    let end = machine.run_workers(policy, programs).end;
+    if end == RunEnd::Completed && wrong.is_none() {
+        Ok(())
+    } else {
+        Err(format!("{end:?}, {wrong:?}"))
+    }
+}
+
+#[test]
+fn who_gets_one_key_of_a_transaction_gets_the_others_after_it() {
+    for policy in SchedulePolicy::of_seeds(100, 3, 2000) {
+        assert_eq!(read_while_written(&policy), Ok(()), "{policy:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! One transaction, and two.
 
-use lapis_engine::{Durability, EngineError};
+use lapis_engine::{Durability, EngineError, Transaction};
 
 use crate::harness::{Rig, contents, small};
 
@@ -21,6 +21,31 @@ fn a_transaction_sees_its_own_writes_and_nobody_else_does_before_the_commit() {
     transaction.commit(NOW).unwrap();
     assert_eq!(rig.engine.get(&table, b"a").unwrap().unwrap(), b"2");
     assert_eq!(rig.engine.get(&table, b"c").unwrap().unwrap(), b"3");
+}
+
+#[test]
+fn who_begins_again_and_again_may_do_so_within_it() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    // Of every attempt of either, but the last, another changes what it has read.
+    let changed = |transaction: &mut Transaction<_>, key: &[u8], attempts: &mut u32| {
+        let before = transaction.get(&table, key)?.map_or(0, |value| value[0]);
+        transaction.put(&table, key, &[before + 1])?;
+        *attempts += 1;
+        match *attempts < 8 {
+            true => rig.engine.put(&table, key, &[100], NOW).map(|_| ()),
+            false => Ok(()),
+        }
+    };
+    let (mut outer, mut inner) = (0, 0);
+    let body = |transaction: &mut Transaction<_>| {
+        inner = 0;
+        rig.engine.retry(|within| changed(within, b"inner", &mut inner), NOW)?;
+        changed(transaction, b"outer", &mut outer)
+    };
+    rig.engine.retry(body, NOW).unwrap();
+    assert_eq!((outer, inner), (8, 8));
+    assert_eq!(rig.engine.get(&table, b"outer").unwrap().unwrap(), [101]);
 }
 
 #[test]

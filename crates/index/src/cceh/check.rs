@@ -9,7 +9,7 @@ use super::segment::{Prefix, Segment, hash_of_word};
 use super::{Cceh, FORMAT_VERSION};
 use crate::IndexKind;
 use crate::index::{Measuring, OnValue, Statistics};
-use crate::key::{IndexKey, place_hash};
+use crate::key::IndexKey;
 use crate::problems::Problems;
 use crate::root::IndexRoot;
 
@@ -88,7 +88,7 @@ fn check_segment<D: Domain, K: IndexKey + ?Sized>(
     for (number, line) in segment.lines.iter().enumerate() {
         for entry in &line.entries {
             let word = entry.key.load(domain);
-            match hash_of_word::<D, K>(pool, prefix, word) {
+            match hash_of_word::<D, K>(pool, prefix, word, index.seed) {
                 Ok(None) => continue,
                 Ok(Some(hash)) if !prefix.covers(hash) => {
                     problems.push(format!("I3: {word:#x} in {link:?} belongs elsewhere"));
@@ -117,8 +117,13 @@ pub(super) fn statistics<D: Domain, K: IndexKey + ?Sized>(index: &Cceh<D, K>) ->
         for line in segment.lines {
             for entry in &line.entries {
                 let word = entry.key.load(index.domain());
-                let Ok(Some(_)) = hash_of_word::<D, K>(&index.pool, prefix, word) else { continue };
-                let Some(hash) = K::with_word(&index.pool, word, place_hash::<K>) else { continue };
+                let Ok(Some(_)) = hash_of_word::<D, K>(&index.pool, prefix, word, index.seed)
+                else {
+                    continue;
+                };
+                let Some(hash) = K::with_word(&index.pool, word, |key| index.hash_of(key)) else {
+                    continue;
+                };
                 let lines = segment.window(hash).take_while(|of| !std::ptr::eq(*of, line)).count();
                 measuring.entry::<D, K>(&index.pool, word, 1 + lines as u64);
             }
@@ -150,7 +155,7 @@ pub(super) fn visit_blocks<D: Domain, K: IndexKey + ?Sized>(
         let Some(segment) = index.segment(reference.link()) else { return };
         for entry in segment.lines.iter().flat_map(|line| &line.entries) {
             let word = entry.key.load(index.domain());
-            if matches!(hash_of_word::<D, K>(&index.pool, prefix, word), Ok(None)) {
+            if matches!(hash_of_word::<D, K>(&index.pool, prefix, word, index.seed), Ok(None)) {
                 continue;
             }
             K::visit_blocks(visitor, word);

@@ -206,7 +206,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
             let _guard = self.pool.pin();
             self.recorded()?.map_or(Ok(true), |change| self.agrees(&change))
         };
-        if is_complete()? {
+        // Without the lock, words of several changes may have been read, which are none: only with it an error is one.
+        if let Ok(true) = is_complete() {
             return Ok(());
         }
         // Another handle may be about to complete it, or may have made it.

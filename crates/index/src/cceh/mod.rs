@@ -100,15 +100,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use lapis_pmem::{
-    Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Optimisation, Optimisations,
-    Owned, Pool,
+    AllocError, Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Optimisation,
+    Optimisations, Owned, Pool,
 };
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::hash_table::{forward_to_parts, locks};
-use crate::index::{Capabilities, Index, IndexError, IndexOptions};
-use crate::key::{IndexKey, place_hash};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions, RoomNeeded};
+use crate::key::{IndexKey, place_hash_by};
 use crate::root::IndexRoot;
 
 use directory::{Directory, Reference};
@@ -131,6 +131,8 @@ pub struct Cceh<D: Domain, K: IndexKey + ?Sized> {
     generation: LockGeneration,
     /// Lines behind a segment's header.
     lines: usize,
+    /// The root's.
+    seed: u64,
     _keys: PhantomData<fn(&K)>,
 }
 
@@ -143,6 +145,12 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
     #[inline(always)]
     fn root(&self) -> &IndexRoot {
         self.pool.at(self.root)
+    }
+
+    /// The hash that decides about a key's segment and its window there.
+    #[inline(always)]
+    fn hash_of(&self, key: &K) -> u64 {
+        place_hash_by(key, self.seed)
     }
 
     /// The lock for changes of the directory.
@@ -169,7 +177,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
 
     #[inline(always)]
     fn segment(&self, link: Link<Header>) -> Option<Segment<'_>> {
-        Segment::at(&self.pool, link, self.lines)
+        Segment::at(&self.pool, link, self.lines, self.seed)
     }
 
     fn segment_bytes(&self) -> usize {
@@ -212,14 +220,19 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
         let segment_bytes = SEGMENT_SIZES.chosen(options)?;
         let lines = lines_of(segment_bytes);
         let depth = initial_depth(options.expected_entries, lines)?;
+        let asked_bytes = segment_bytes.saturating_mul(1 << depth);
+        if asked_bytes > pool.region().reserved_bytes() {
+            return Err(AllocError::TooLarge { asked_bytes }.into());
+        }
         let domain = pool.domain();
         let mut root = pool.allocate::<IndexRoot>()?;
         root.init(domain, Self::KIND, K::KIND, FORMAT_VERSION);
+        root.choose_seed(domain, options);
         root.words[SEGMENT_BYTES_WORD].store(domain, segment_bytes as u64);
-        let mut segments = Vec::with_capacity(1 << depth);
+        let mut segments = Vec::new();
         for index in 0..1u64 << depth {
             let prefix = Prefix::of(index << (64 - depth), depth);
-            // Room that was asked for is not given back for the first removals.
+            // RoomNeeded that was asked for is not given back for the first removals.
             let until_counted = few_entries(lines) as u64;
             segments.push(Image::vacant::<K>(prefix, lines).build(pool, until_counted)?);
         }
@@ -238,7 +251,9 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
         let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
         let bytes = SEGMENT_SIZES.found(found.words[SEGMENT_BYTES_WORD].load(pool.domain()))?;
         let generation = locks::generation(&pool, mutants::PERSISTED_LOCK);
-        let index = Self { pool, root, generation, lines: lines_of(bytes), _keys: PhantomData };
+        let seed = found.seed.load(pool.domain());
+        let index =
+            Self { pool, root, generation, lines: lines_of(bytes), seed, _keys: PhantomData };
         if !index.directory().is_inside(&index.pool) {
             return Err(damaged_directory());
         }
@@ -257,7 +272,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
     /// As [`Index::get`].
     #[inline]
     fn get_pinned(&self, key: &K, _pinned: &Guard<'_, D>) -> Option<u64> {
-        let (hash, tag) = (place_hash(key), key.tag());
+        let (hash, tag) = (self.hash_of(key), key.tag());
         loop {
             if let Some(found) = self.try_get(hash, key, tag) {
                 return found;
@@ -265,9 +280,13 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
         }
     }
 
+    fn room_for(&self, changes: usize) -> RoomNeeded {
+        self.room_to_split(changes)
+    }
+
     /// Its part of the directory is read: it is small beside the segments.
     fn prefetch(&self, key: &K) {
-        let (_pinned, hash) = (self.pool.pin(), place_hash(key));
+        let (_pinned, hash) = (self.pool.pin(), self.hash_of(key));
         // What leads out of the pool is for the look-up to say.
         let reference = self.reference(hash);
         if let Some(segment) = reference.and_then(|reference| self.segment(reference.link())) {

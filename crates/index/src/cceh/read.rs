@@ -78,7 +78,9 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
                 for entry in &line.entries {
                     let word = entry.key.load_acquire(domain);
                     let value = entry.value.load_acquire(domain);
-                    if let Ok(Some(hash)) = hash_of_word::<D, K>(&self.pool, prefix, word) {
+                    if let Ok(Some(hash)) =
+                        hash_of_word::<D, K>(&self.pool, prefix, word, self.seed)
+                    {
                         entries.push((hash, word, value));
                     }
                 }

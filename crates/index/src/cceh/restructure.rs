@@ -1,13 +1,13 @@
 //! Splitting and merging segments, and with them the directory.
 
-use lapis_pmem::{AllocError, Committed, Domain, Link};
+use lapis_pmem::{AllocError, Committed, Domain, EXTENT_BYTES, Link};
 
 use super::directory::{Change, Reference};
 use super::segment::{Header, Image, MAX_DEPTH, NoKey, Segment, few_entries, until_counted};
 use super::write::Locked;
-use super::{Cceh, Prefix, SLOTS};
+use super::{Cceh, Prefix, SLOTS, damaged_directory};
 use crate::hash_table::locks::HeldLock;
-use crate::index::IndexError;
+use crate::index::{IndexError, RoomNeeded};
 use crate::key::IndexKey;
 
 impl From<NoKey> for IndexError {
@@ -16,7 +16,31 @@ impl From<NoKey> for IndexError {
     }
 }
 
+/// A slab of segments has room for them in proportion to this many bytes, so that some are counted too many.
+const SLAB_BYTES: usize = 8 * EXTENT_BYTES;
+
 impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
+    /// What splitting takes in so many changes.
+    ///
+    /// Each of a few changes may find its window full. Of many, hashes spread them over the segments, and of those that
+    /// a segment is given one in some fifty finds its window full: at a load at which this is likelier, it was split
+    /// long before. For one in so many of a segment's slots that would be one in sixteen, three times as many, and
+    /// eight more for chance.
+    pub(super) fn room_to_split(&self, changes: usize) -> RoomNeeded {
+        let slots = self.lines * SLOTS;
+        let splits = changes.min(8 + changes.saturating_mul(64) / slots);
+        // An old segment stays until its readers have gone. Blocks are up to a third larger than what is asked for.
+        let segments = self.segment_bytes() / 2 * 3;
+        let segments = splits.saturating_mul(2 * segments).next_multiple_of(SLAB_BYTES);
+        // Twice as many entries take the directory one bit further, and chance another one: each time all of it is written
+        // anew, and what was before is half of that.
+        let before = self.directory().len() as usize;
+        let entries = before.saturating_add(splits.saturating_mul(2)).next_power_of_two();
+        let directories = entries.saturating_mul(2 * (2 + 1) * size_of::<u64>());
+        let piece_bytes = segments.saturating_add(directories);
+        RoomNeeded { piece_bytes, ..RoomNeeded::for_small_nodes(changes) }
+    }
+
     /// Gives the upper half of a segment's hashes a segment of its own.
     #[cold]
     pub(super) fn split(&self, locked: Locked<'_, D>) -> Result<(), IndexError> {
@@ -62,7 +86,11 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
 
         let _structure = self.lock_structure();
         let depth = self.directory().log2();
-        if prefix.depth() >= depth {
+        if prefix.depth() > depth {
+            // I5: what has no place in the directory is not recorded, or the table could not be opened any more.
+            return Err(damaged_directory());
+        }
+        if prefix.depth() == depth {
             self.resize_directory(depth + 1)?;
         }
         let (upper, lower) = &segments;
@@ -97,7 +125,12 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         // Whoever has either of these locks may be waiting for the one that is held here.
         let take = |lock| HeldLock::try_take(lock, domain, self.generation);
         let Some(structure) = take(self.structure_lock()) else { return };
-        let Some(buddy) = self.reference_of(prefix.buddy()) else { return };
+        let directory = self.directory();
+        if prefix.depth() > directory.log2() {
+            // As in `divide`.
+            return;
+        }
+        let Some(buddy) = self.reference_in(directory, prefix.buddy().start()) else { return };
         if buddy.depth() != prefix.depth() {
             return;
         }

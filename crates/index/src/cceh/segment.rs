@@ -7,7 +7,7 @@ use lapis_pmem::{
 };
 
 use super::mutants;
-use crate::key::{IndexKey, KEY_OF_HASH_ZERO, place_hash};
+use crate::key::{IndexKey, KEY_OF_HASH_ZERO, place_hash_by};
 use crate::node_size::NodeSizes;
 
 /// Entries in a line.
@@ -130,11 +130,12 @@ pub(super) fn hash_of_word<D: Domain, K: IndexKey + ?Sized>(
     pool: &Pool<D>,
     prefix: Prefix,
     word: u64,
+    seed: u64,
 ) -> Result<Option<u64>, NoKey> {
     if !K::INLINE && word == 0 {
         return Ok(None);
     }
-    let hash = K::with_word(pool, word, place_hash::<K>).ok_or(NoKey)?;
+    let hash = K::with_word(pool, word, |key| place_hash_by(key, seed)).ok_or(NoKey)?;
     Ok((!K::INLINE || prefix.covers(hash)).then_some(hash))
 }
 
@@ -144,6 +145,8 @@ pub(super) struct Segment<'a> {
     pub(super) link: Link<Header>,
     pub(super) header: &'a Header,
     pub(super) lines: &'a [Line],
+    /// By which the hashes of its keys are.
+    seed: u64,
 }
 
 impl<'a> Segment<'a> {
@@ -153,10 +156,11 @@ impl<'a> Segment<'a> {
         pool: &'a Pool<D>,
         link: Link<Header>,
         lines: usize,
+        seed: u64,
     ) -> Option<Self> {
         let header = pool.try_at(link)?;
         let first = Link::from_bits(link.offset() + LINE_BYTES as u64);
-        Some(Self { link, header, lines: pool.try_slice(first, lines)? })
+        Some(Self { link, header, lines: pool.try_slice(first, lines)?, seed })
     }
 
     /// The line that a hash is at home in.
@@ -217,7 +221,7 @@ impl<'a> Segment<'a> {
         self.window(hash).flat_map(|line| &line.entries).find(|entry| {
             let word = entry.key.load(pool.domain());
             if K::INLINE {
-                !matches!(hash_of_word::<D, K>(pool, prefix, word), Ok(Some(_)))
+                !matches!(hash_of_word::<D, K>(pool, prefix, word, self.seed), Ok(Some(_)))
             } else {
                 word == 0
             }
@@ -233,7 +237,7 @@ impl<'a> Segment<'a> {
         let domain = pool.domain();
         self.lines.iter().flat_map(|line| &line.entries).filter_map(move |entry| {
             let word = entry.key.load(domain);
-            let hash = hash_of_word::<D, K>(pool, prefix, word);
+            let hash = hash_of_word::<D, K>(pool, prefix, word, self.seed);
             hash.map(|hash| hash.map(|hash| (hash, word, entry.value.load(domain)))).transpose()
         })
     }
@@ -250,7 +254,8 @@ impl<'a> Segment<'a> {
         for (line, slots) in self.lines.iter().zip(&mut image.lines) {
             for (entry, slot) in line.entries.iter().zip(slots) {
                 let word = entry.key.load(domain);
-                if hash_of_word::<D, K>(pool, prefix, word)?.is_some_and(|hash| half.covers(hash)) {
+                let hash = hash_of_word::<D, K>(pool, prefix, word, self.seed)?;
+                if hash.is_some_and(|hash| half.covers(hash)) {
                     *slot = (word, entry.value.load(domain));
                 }
             }
@@ -351,6 +356,7 @@ pub(super) fn until_counted(entries: usize, lines: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::place_hash;
 
     #[test]
     fn what_is_in_free_slots_is_no_key_of_their_segment() {

@@ -3,6 +3,7 @@
 use lapis_pmem::{Hardware, PCell, Region};
 
 use super::*;
+use crate::key::place_hash;
 
 type Numbers = Cceh<Hardware, u64>;
 
@@ -195,4 +196,58 @@ fn more_entries_than_any_table_holds_are_a_bad_option() {
         let refused = initial_depth(expected_entries, 255);
         assert!(matches!(refused, Err(IndexError::BadOption { .. })), "{refused:?}");
     }
+}
+
+#[test]
+fn a_record_that_is_being_written_is_waited_for_and_no_damage() {
+    let index = made::<u64>(&SMALL);
+    for key in 0..300u64 {
+        let _ = index.insert(&key, key).unwrap();
+    }
+    let lower = &index.root().words[3];
+    let whole = lower.load(index.domain());
+    // As among the words of a change that another handle records: it holds the lock.
+    let held = index.lock_structure();
+    lower.store(index.domain(), 1 << 48);
+    assert!(index.recorded().is_err());
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| Numbers::open(Arc::clone(&index.pool), index.root));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        lower.store(index.domain(), whole);
+        held.leave_unchanged();
+        assert!(opening.join().unwrap().is_ok());
+    });
+    assert_sound(&index);
+}
+
+#[test]
+fn a_table_for_more_entries_than_the_pool_can_have_is_refused() {
+    for expected_entries in [1 << 40, 1 << 24] {
+        let options = IndexOptions { expected_entries, ..IndexOptions::DEFAULT };
+        let pool = pool();
+        let refused = Numbers::create(&pool, &options);
+        assert!(matches!(refused, Err(IndexError::Alloc(_))), "{refused:?}");
+    }
+}
+
+#[test]
+fn an_entry_deeper_than_the_directory_is_damage_and_the_table_can_still_be_opened() {
+    let index = made::<u64>(&SMALL);
+    for key in 0..300u64 {
+        let _ = index.insert(&key, key).unwrap();
+    }
+    let directory = index.directory();
+    let entry: &PCell<u64> = index.pool.at(directory.at(0));
+    let intact = Reference(entry.load(index.domain()));
+    let damaged = directory.log2() + 3;
+    entry.store(index.domain(), Reference::new(intact.link(), damaged).0);
+    let deep = Prefix::of(0, damaged);
+    let mut keys = (1000..).filter(|key| deep.covers(place_hash(key)));
+    let error = keys.find_map(|key| index.insert(&key, key).err()).unwrap();
+    assert!(matches!(error, IndexError::Damaged { .. }), "{error}");
+    assert_eq!(index.directory().log2(), directory.log2());
+    // No merge is recorded of it either.
+    let locked = index.lock(0).unwrap();
+    index.merge_if_sparse(locked);
+    assert!(Numbers::open(Arc::clone(&index.pool), index.root).is_ok());
 }

@@ -2,12 +2,11 @@
 
 use lapis_pmem::{Committed, Domain, LockWait};
 
-use super::directory::Reference;
 use super::segment::{Entry, Prefix, Segment};
 use super::{Cceh, damaged_directory, mutants};
 use crate::hash_table::locks::HeldLock;
 use crate::index::{Change, IndexError, Outcome};
-use crate::key::{IndexKey, place_hash};
+use crate::key::IndexKey;
 
 /// A segment, locked, and the hashes that it is for.
 pub(super) struct Locked<'a, D: Domain> {
@@ -24,12 +23,16 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
 
     /// Locks the segment of a hash. As long as it is locked the directory's entries for it stay.
     #[inline(always)]
-    fn lock(&self, hash: u64) -> Result<Locked<'_, D>, IndexError> {
+    pub(super) fn lock(&self, hash: u64) -> Result<Locked<'_, D>, IndexError> {
         // A word in a segment that has been freed must not be written to, not even to be locked.
-        let _guard = self.pool.pin();
+        let guard = self.pool.pin();
         match self.try_lock(hash)? {
             Some(locked) => Ok(locked),
-            None => self.lock_contended(hash),
+            None => {
+                // Nothing that was seen is looked at again, and who waits keeps nothing from being freed.
+                drop(guard);
+                self.lock_contended(hash)
+            }
         }
     }
 
@@ -54,6 +57,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         let mut wait = LockWait::default();
         loop {
             wait.once(self.domain());
+            let _guard = self.pool.pin();
             if let Some(locked) = self.try_lock(hash)? {
                 return Ok(locked);
             }
@@ -84,7 +88,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
     /// Adds or, if `replace`, changes a key.
     #[inline(always)]
     fn upsert(&self, key: &K, value: u64, replace: bool) -> Result<Outcome, IndexError> {
-        let (hash, tag) = (place_hash(key), key.tag());
+        let (hash, tag) = (self.hash_of(key), key.tag());
         loop {
             let Locked { segment, prefix, held } = self.lock(hash)?;
             if let Some(entry) = segment.find(&self.pool, hash, key, tag) {
@@ -133,7 +137,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
     /// Replaces the value of a key that is present.
     #[inline]
     fn update_key(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        let hash = place_hash(key);
+        let hash = self.hash_of(key);
         let Locked { segment, held, .. } = self.lock(hash)?;
         let Some(entry) = segment.find(&self.pool, hash, key, key.tag()) else {
             held.leave_unchanged();
@@ -144,7 +148,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
 
     /// Takes a key away; now and then its segment is merged with the buddy.
     fn remove_key(&self, key: &K) -> Result<Outcome, IndexError> {
-        let (domain, hash) = (self.domain(), place_hash(key));
+        let (domain, hash) = (self.domain(), self.hash_of(key));
         let Locked { segment, prefix, held } = self.lock(hash)?;
         let Some(entry) = segment.find(&self.pool, hash, key, key.tag()) else {
             held.leave_unchanged();
@@ -167,10 +171,5 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
             K::retire_word(&self.pool, word, committed, &self.pool.pin());
         }
         Ok(Outcome { previous, committed })
-    }
-
-    /// The entry of the directory for these hashes. For holders of the lock for its changes.
-    pub(super) fn reference_of(&self, prefix: Prefix) -> Option<Reference> {
-        self.reference(prefix.start())
     }
 }

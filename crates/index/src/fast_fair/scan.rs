@@ -23,8 +23,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             .unwrap_or(false)
     }
 
-    /// Reads all entries of `node` at one moment, without waiting, and makes sure that they are
-    /// durable. Returns the sibling word of that moment.
+    /// Reads all entries of `node`, without waiting, and makes sure that they are durable. The keys are those of
+    /// one moment, whose sibling word is returned; a value is that of some moment meanwhile.
     fn collect(&self, node: Node<'_>, entries: &mut Entries) -> SiblingWord {
         let (domain, generation) = (self.domain(), self.generation);
         let mut tries = 0u32;

@@ -3,6 +3,11 @@
 //! Both change two words of one leaf that lie in different lines: its bitmap and its next link. The
 //! record says what they shall be. It is one line, and its first word is stored last and cleared first
 //! (rule R2): once that is durable the change will happen, now or when the tree is opened next.
+//!
+//! A checksum of the three words is stored before the first and cleared after it. So, by rule R2, whatever a crash leaves
+//! of a record has the right checksum if its first word is set (I5), and a wrong one is damage: a sound tree is never
+//! refused. It is there because a record that is carried out overwrites whatever it names; one bit of an idle
+//! record would be enough, whose other words are those of the last plan.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +30,25 @@ persistent! {
         pub(super) leaf: PCell<u64>,
         pub(super) bitmap: PCell<u64>,
         pub(super) next: PCell<u64>,
-        pub(super) reserved: [PCell<u64>; 5],
+        checksum: PCell<u64>,
+        pub(super) reserved: [PCell<u64>; 4],
+    }
+}
+
+/// The checksum of what a record says: never zero, which that of an idle one is.
+fn checksum_of(words: [u64; 3]) -> u64 {
+    let mut bytes = [0; 24];
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    xxhash_rust::xxh3::xxh3_64(&bytes) | 1
+}
+
+impl MicroLog {
+    /// Whether the checksum is that of the other words.
+    fn is_intact<D: Domain>(&self, domain: &D) -> bool {
+        let words = [&self.leaf, &self.bitmap, &self.next].map(|word| word.load(domain));
+        self.checksum.load(domain) == checksum_of(words)
     }
 }
 
@@ -88,6 +111,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let log = self.micro_log(number);
         log.bitmap.store_ordered(domain, plan.bitmap);
         log.next.store_ordered(domain, plan.next.bits());
+        let words = [plan.leaf.link.bits(), plan.bitmap, plan.next.bits()];
+        log.checksum.store_ordered(domain, checksum_of(words));
         // I5: the first word is the last.
         let planned = log.leaf.publish_word(domain, new, |_| plan.leaf.link.bits());
         {
@@ -120,13 +145,16 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let log = self.micro_log(planned.number);
         // I5. This thread's next change of the leaf fences before it commits; that of another would
         // not wait for this.
-        let _: Committed = log.leaf.publish(domain, 0).flush().fence_for_other_threads(domain);
+        let cleared = log.leaf.publish(domain, 0);
+        // After the first word, in the same line.
+        log.checksum.store_ordered(domain, 0);
+        let _: Committed = cleared.flush().fence_for_other_threads(domain);
         self.claims.give_back(domain, planned.number);
     }
 }
 
 /// Carries out what the records say, when the tree is opened: a crash left them. Doing it again
-/// changes nothing.
+/// changes nothing. If one of them is damaged, none is carried out.
 pub(super) fn replay<D: Domain>(
     pool: &Pool<D>,
     micro_logs: Link<MicroLog>,
@@ -137,11 +165,18 @@ pub(super) fn replay<D: Domain>(
     let logs = pool
         .try_slice(micro_logs, MICRO_LOGS)
         .ok_or_else(|| damaged("its micro-logs are outside the pool"))?;
-    let open: Vec<&MicroLog> = logs.iter().filter(|log| log.leaf.load(domain) != 0).collect();
-    for log in &open {
-        domain.happens("a micro-log is carried out when the tree is opened");
+    let mut open = Vec::new();
+    for log in logs.iter().filter(|log| log.leaf.load(domain) != 0) {
+        // I5.
+        if !log.is_intact(domain) {
+            return Err(damaged("a micro-log has a wrong checksum"));
+        }
         let leaf = Leaf::try_at(pool, Link::from_bits(log.leaf.load(domain)), slots)
             .ok_or_else(|| damaged("a micro-log names a leaf outside the pool"))?;
+        open.push((log, leaf));
+    }
+    for (log, leaf) in &open {
+        domain.happens("a micro-log is carried out when the tree is opened");
         leaf.header.line.bitmap.store_ordered(domain, log.bitmap.load(domain));
         leaf.header.next.store_ordered(domain, log.next.load(domain));
         let _mutant = domain.omitting(mutants::REPLAY_NOT_PERSISTED);
@@ -152,8 +187,9 @@ pub(super) fn replay<D: Domain>(
         return Ok(());
     }
     domain.fence();
-    for log in open {
+    for (log, _) in open {
         log.leaf.store_ordered(domain, 0);
+        log.checksum.store_ordered(domain, 0);
         let _mutant = domain.omitting(mutants::REPLAYED_MICRO_LOG_NOT_RESET);
         domain.flush(&log.leaf);
     }

@@ -23,7 +23,8 @@
 //!       0      8  leaf          the leaf that is to change, or zero: nothing to do
 //!       8      8  bitmap        what its bitmap shall be
 //!      16      8  next          what its next link shall be
-//!      24     40  reserved
+//!      24      8  checksum      of the three, or zero
+//!      32     32  reserved
 //! ```
 //!
 //! A key word is the integer, or a link to the byte string with 16 high bits of its hash (key.rs): with the
@@ -40,7 +41,7 @@
 //!   update always finds room and allocates nothing.
 //! * I4. Once the micro-logs are replayed, the keys of a leaf are all below those of the next, and no
 //!   leaf is empty but one that is alone.
-//! * I5. A record whose first word is set is complete, and will be carried out: what it says, *this
+//! * I5. A record whose first word is set is complete, its checksum too, and will be carried out: what it says, *this
 //!   leaf has this bitmap and this next link*, is durable before the first word is cleared, and that is
 //!   durable before the leaf may change again. Carrying it out twice is the same as once.
 //! * I6. An entry is in two leaves only while both are locked, or one is and nobody can reach
@@ -65,6 +66,9 @@
 //!
 //! Insert and update fence before the bit, and so order what the caller has flushed
 //! ([`Capabilities::orders_prior_flushes`]).
+//!
+//! Readers pin the pool, of integers too. A leaf that is given back may become any block, which whoever it is then fills with
+//! plain stores: nobody may read it meanwhile ([`Domain::copy`]), though he would throw away what he read.
 //!
 //! Opening takes time in proportion to the leaves ([`rebuild`]). Locks and inner nodes are volatile, so there
 //! is one handle per index. `docs/fptree.md` says what splits, merges and groups of leaves differ in from

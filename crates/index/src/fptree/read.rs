@@ -68,8 +68,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
 
     #[inline(always)]
     pub(super) fn lookup(&self, key: &K) -> Option<u64> {
-        // Integers: whatever lies in a leaf that is freed meanwhile is a word, and is discarded.
-        let _pinned = (!K::INLINE).then(|| self.pool.pin());
+        // A leaf that is freed meanwhile must not be filled with something else.
+        let _pinned = self.pool.pin();
         let sought = Sought::of(key);
         loop {
             let place = self.approach_leaf(key);
@@ -98,7 +98,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         }
     }
 
-    /// The entries of one leaf at one moment, in order, and the leaf's range.
+    /// The entries of one leaf at one moment, in order, and the leaf's range. The caller has pinned the pool.
     fn collect(&self, target: Target<'_, K>, entries: &mut Entries) -> Range<K::Buf> {
         let domain = self.domain();
         let range = loop {
@@ -155,7 +155,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
 
 impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for FpTree<D, K> {
     fn scan_leaves(&self, from: Bound<&K>, direction: Direction, visit: OnLeaf<'_, D, K>) {
-        let _pinned = (!K::INLINE).then(|| self.pool.pin());
+        let _pinned = self.pool.pin();
         let mut from: Bound<K::Buf> = from.map(K::to_buf);
         let mut entries = Entries::with_capacity(self.slots);
         loop {

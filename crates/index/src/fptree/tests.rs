@@ -6,9 +6,9 @@ use std::sync::Arc;
 use lapis_blocks::fp_leaf::slots_in;
 use lapis_pmem::{Domain, Hardware, Pool};
 
-use super::FpTree;
 use super::leaf::{Leaf, slots_of};
-use crate::index::{Direction, Index, IndexOptions, OrderedIndex};
+use super::{FpTree, micro_log};
+use crate::index::{Direction, Index, IndexError, IndexOptions, OrderedIndex};
 use crate::key::IndexKey;
 
 type Ints = FpTree<Hardware, u64>;
@@ -145,5 +145,75 @@ fn check_reports_a_fingerprint_a_bitmap_and_an_order_that_are_wrong() {
         damage(&tree);
         let found = tree.check();
         assert!(found.iter().any(|problem| problem.contains(what)), "{what}: {found:?}");
+    }
+}
+
+/// A tree whose first micro-log has been used, and what it says now.
+fn with_a_used_micro_log() -> Ints {
+    let tree: Ints = create(&with_leaves_of(256));
+    fill(&tree, 0..100);
+    tree.assert_sound();
+    tree
+}
+
+/// Asserts that a tree is refused by whoever opens it, time and again, and that none of its leaves is changed by that.
+fn assert_refused(tree: Ints, what: &str) {
+    let (pool, root) = (Arc::clone(&tree.pool), tree.root);
+    let words = |tree: &Ints| {
+        let words = |leaf: Leaf<'_>| (leaf.bitmap(tree.domain()), leaf.next(tree.domain()));
+        tree.leaves().into_iter().map(words).collect::<Vec<_>>()
+    };
+    let before = words(&tree);
+    for _ in 0..2 {
+        let opened = Ints::open(Arc::clone(&pool), root);
+        assert!(matches!(opened, Err(IndexError::Damaged { .. })), "{what}: {opened:?}");
+        drop(opened);
+        assert_eq!(words(&tree), before, "{what}");
+    }
+}
+
+#[test]
+fn an_idle_micro_log_that_seems_open_is_refused_and_nothing_is_written() {
+    for bit in 0..64 {
+        let tree = with_a_used_micro_log();
+        let log = tree.micro_log(0);
+        assert!(log.bitmap.load(tree.domain()) != 0, "no split has used it");
+        log.leaf.store(tree.domain(), 1 << bit);
+        assert_refused(tree, &format!("bit {bit}"));
+    }
+    // Whichever leaf the last plan was for.
+    for at in 0..with_a_used_micro_log().leaves().len() {
+        let tree = with_a_used_micro_log();
+        let link = tree.leaves()[at].link;
+        tree.micro_log(0).leaf.store(tree.domain(), link.bits());
+        assert_refused(tree, &format!("leaf {at}"));
+    }
+}
+
+#[test]
+fn an_open_micro_log_is_carried_out_as_it_was_written_or_not_at_all() {
+    /// A tree in the middle of a plan that changes nothing.
+    fn planned() -> Ints {
+        let tree = with_a_used_micro_log();
+        let leaf = tree.leaves()[3];
+        let (bitmap, next) = (leaf.bitmap(tree.domain()), leaf.next(tree.domain()));
+        let _planned = tree.plan(micro_log::Plan { leaf, bitmap, next }, ());
+        tree
+    }
+    let tree = planned().reopened(1);
+    tree.assert_sound();
+    assert_eq!(tree.statistics().entries, 100);
+    drop(tree);
+    for word in 0..3 {
+        for bit in 0..64 {
+            let tree = planned();
+            let log = tree.micro_log(0);
+            let word = [&log.leaf, &log.bitmap, &log.next][word];
+            word.store(tree.domain(), word.load(tree.domain()) ^ 1 << bit);
+            // A leaf of one bit may have become none: that is a record that is idle.
+            if log.leaf.load(tree.domain()) != 0 {
+                assert_refused(tree, &format!("bit {bit}"));
+            }
+        }
     }
 }

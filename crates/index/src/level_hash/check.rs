@@ -2,7 +2,7 @@
 
 use lapis_pmem::{BlockVisitor, Domain, Link};
 
-use super::levels::{Hashes, Levels};
+use super::levels::Levels;
 use super::{FORMAT_VERSION, LevelHash};
 use crate::IndexKind;
 use crate::hash_table::bucket::{Bucket, FROZEN, FULL};
@@ -57,7 +57,7 @@ fn check_entries<D: Domain, K: IndexKey + ?Sized>(
         let place = || format!("the bucket at {link:?}");
         let Some(key) = problems.key_of::<D, K>(pool, word, "I2", place) else { continue };
         let key = K::borrow(&key);
-        let hashes = Hashes::of(key);
+        let hashes = index.hashes_of(key);
         if !levels.candidates(hashes).contains(&link) {
             problems.push(format!("I3: {key:?} is in the bucket at {link:?}, not in its own"));
         }
@@ -77,7 +77,7 @@ pub(super) fn statistics<D: Domain, K: IndexKey + ?Sized>(index: &LevelHash<D, K
     for (link, _) in all(levels) {
         for (word, _) in index.bucket(link).occupied(index.domain()) {
             let place = K::with_word(&index.pool, word, |key| {
-                levels.candidates(Hashes::of(key)).into_iter().position(|of| of == link)
+                levels.candidates(index.hashes_of(key)).into_iter().position(|of| of == link)
             });
             measuring.entry::<D, K>(&index.pool, word, 1 + place.flatten().unwrap_or(0) as u64);
         }

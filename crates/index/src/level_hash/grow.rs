@@ -2,13 +2,13 @@
 
 use lapis_pmem::{AllocError, Committed, Domain, Durable, Link, LockWait, Owned};
 
-use super::levels::{Hashes, Levels};
+use super::levels::Levels;
 use super::{LevelHash, MAX_LOG2, mutants};
-use crate::hash_table::bucket::{Bucket, BucketImage, SLOTS};
+use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, BucketImage, SLOTS};
 use crate::hash_table::locks::{Frozen, PUBLISHING};
 use crate::hash_table::table::Table;
 use crate::hash_table::writer::TableWriter;
-use crate::index::IndexError;
+use crate::index::{IndexError, RoomNeeded};
 use crate::key::IndexKey;
 
 /// Buckets of the new top level for one of the old bottom level.
@@ -31,6 +31,27 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
         let grown = if self.top() == full.top { self.replace(full) } else { Ok(()) };
         held.leave_unchanged();
         grown
+    }
+
+    /// What growing takes in so many changes. Once it may come to that with any change: nobody knows how full the table is.
+    /// Then half of the slots are free at least, for there are twice as many, and as long as the changes fill no more
+    /// than a quarter of the slots before, which is an eighth of these, it does not come to that again: tables grow at a
+    /// load of some four fifths. More changes count as if the table grew until they are so few.
+    pub(super) fn room_to_grow(&self, changes: usize) -> RoomNeeded {
+        let (top, padding_bytes) = (self.top(), self.domain().padding_bytes());
+        let level_bytes = |log2: u32| (BUCKET_BYTES + padding_bytes).saturating_mul(1 << log2);
+        let mut piece_bytes = 0_usize;
+        let mut log2 = top.log2();
+        while log2 < MAX_LOG2 {
+            log2 += 1;
+            piece_bytes = piece_bytes.saturating_add(level_bytes(log2));
+            // Of the table before: its top level and half as many buckets below.
+            let slots = (SLOTS << (log2 - 1)) / 2 * 3;
+            if changes <= slots / 4 {
+                break;
+            }
+        }
+        RoomNeeded { piece_bytes, ..RoomNeeded::for_small_nodes(changes) }
     }
 
     fn replace(&self, old: Levels) -> Result<(), IndexError> {
@@ -93,7 +114,7 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
             for entry in bucket.occupied(self.domain()) {
                 let leads_here = |of: &u64| old.bottom.index_of(*of) == number;
                 let hash = K::with_word(&self.pool, entry.0, |key| {
-                    Hashes::of(key).0.into_iter().find(leads_here)
+                    self.hashes_of(key).0.into_iter().find(leads_here)
                 });
                 let hash = hash.flatten().ok_or_else(|| IndexError::Damaged {
                     what: format!("I3: bucket {number} of its bottom level has another's key"),

@@ -5,7 +5,7 @@ use lapis_pmem::{Domain, Link, PCell, Pool};
 use super::LevelHash;
 use crate::hash_table::bucket::Bucket;
 use crate::hash_table::table::Table;
-use crate::key::{IndexKey, place_hash};
+use crate::key::{IndexKey, place_hash_by};
 
 /// Which of [`IndexRoot::words`](crate::root::IndexRoot::words) has the bottom level below a top level of
 /// this size.
@@ -19,16 +19,22 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
     pub(super) fn bottom_word(&self, top_log2: u32) -> &PCell<u64> {
         &self.root().words[bottom_at(top_log2)]
     }
+
+    #[inline(always)]
+    pub(super) fn hashes_of(&self, key: &K) -> Hashes {
+        Hashes::of(key, self.seed)
+    }
 }
 
 /// The two hashes of a key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hashes(pub(super) [u64; 2]);
 
 impl Hashes {
+    /// In a table of this seed.
     #[inline(always)]
-    pub(super) fn of<K: IndexKey + ?Sized>(key: &K) -> Self {
-        let hash = place_hash(key);
+    pub(super) fn of<K: IndexKey + ?Sized>(key: &K, seed: u64) -> Self {
+        let hash = place_hash_by(key, seed);
         Self([hash, hash.rotate_left(32)])
     }
 }

@@ -109,11 +109,11 @@ use crate::hash_table::bucket::{Bucket, SLOTS};
 use crate::hash_table::counter::Counter;
 use crate::hash_table::table::Table;
 use crate::hash_table::{forward_to_parts, locks as table_locks, writer};
-use crate::index::{Capabilities, Index, IndexError, IndexOptions};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions, RoomNeeded};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
-use levels::{Hashes, Levels};
+use levels::Levels;
 
 /// The layout this code writes and the newest it reads.
 const FORMAT_VERSION: u32 = 1;
@@ -141,6 +141,8 @@ pub struct LevelHash<D: Domain, K: IndexKey + ?Sized> {
     root: Link<IndexRoot>,
     root_block: Resident<D, IndexRoot>,
     generation: LockGeneration,
+    /// The root's.
+    seed: u64,
     _keys: PhantomData<fn(&K)>,
 }
 
@@ -223,6 +225,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for LevelHash<D, K> {
         let level = |log2| writer::empty(pool, log2, pool.domain().padding_bytes());
         let (top, bottom) = (level(log2)?, level(log2 - 1)?);
         root.init(pool.domain(), Self::KIND, K::KIND, FORMAT_VERSION);
+        root.choose_seed(pool.domain(), options);
         let words = [Table::new(top.link(), log2), Table::new(bottom.link(), log2 - 1)];
         let [top_word, bottom_word] = words.map(Table::bits);
         // I1: nobody reaches the root before the fence that the caller still has to make.
@@ -236,7 +239,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for LevelHash<D, K> {
         let _ = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
         let generation = table_locks::generation(&pool, mutants::PERSISTED_LOCK);
         let root_block = pool.resident(root);
-        let index = Self { pool, root, root_block, generation, _keys: PhantomData };
+        let seed = root_block.seed.load(pool.domain());
+        let index = Self { pool, root, root_block, generation, seed, _keys: PhantomData };
         if !index.current_levels().are_inside(&index.pool) {
             return Err(IndexError::Damaged { what: "its levels are not inside the pool".into() });
         }
@@ -260,8 +264,12 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for LevelHash<D, K> {
         self.look_up(key)
     }
 
+    fn room_for(&self, changes: usize) -> RoomNeeded {
+        self.room_to_grow(changes)
+    }
+
     fn prefetch(&self, key: &K) {
-        self.prefetch_buckets(self.levels(), Hashes::of(key));
+        self.prefetch_buckets(self.levels(), self.hashes_of(key));
     }
 
     forward_to_parts!(D, K);

@@ -45,7 +45,7 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
                 let word = self.bucket(link).entries[slot].key.load(domain);
                 let elsewhere = |of: &u64| level.at(level.index_of(*of)) != link;
                 let other = K::with_word(&self.pool, word, |key| {
-                    Hashes::of(key).0.into_iter().find(elsewhere)
+                    self.hashes_of(key).0.into_iter().find(elsewhere)
                 });
                 let Some(other) = other.flatten() else { continue };
                 let target = self.bucket(level.at(level.index_of(other)));
@@ -124,14 +124,21 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
             return;
         }
         // Another handle may be about to do the same, or be moving it.
-        let _held = self.lock_structure();
-        if let Some((source, slot)) = self.twice(self.levels()) {
-            domain.happens("a movement is completed when the table is opened");
-            let left = source.occupancy(domain) & !(1 << slot);
-            let _: Committed = source.publish_occupancy(domain, None, left).persist();
-            // I3: once it is there once. Should this persist no sooner than another movement, it is true
-            // until then.
-            self.root().words[MOVED_WORD].store_ordered(domain, 0);
+        let _structure = self.lock_structure();
+        let Some((_, _, hashes)) = self.twice(self.levels()) else { return };
+        // Others may change what else is in its buckets. They are waited for as growing waits.
+        let held = self.lock(hashes, true);
+        match self.twice(held.levels) {
+            Some((source, slot, same)) if same == hashes => {
+                domain.happens("a movement is completed when the table is opened");
+                let left = source.occupancy(domain) & !(1 << slot);
+                let _: Committed = held.persist(source.publish_occupancy(domain, None, left));
+                // I3: once it is there once. Should this persist no sooner than another movement, it is true
+                // until then.
+                self.root().words[MOVED_WORD].store_ordered(domain, 0);
+            }
+            // Its key has been removed meanwhile. What is in the slot now was not moved: it is there once.
+            _ => held.leave_unchanged(),
         }
     }
 
@@ -148,15 +155,16 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
         is_occupied.then(|| ((link, slot), bucket.entries[slot].key.load_acquire(self.domain())))
     }
 
-    /// The slot that the root names, if its key is elsewhere too.
-    fn twice(&self, levels: Levels) -> Option<(&Bucket, usize)> {
+    /// The slot that the root names, if its key is elsewhere too, and the key's hashes.
+    fn twice(&self, levels: Levels) -> Option<(&Bucket, usize, Hashes)> {
         let ((link, slot), word) = self.moved_slot(levels)?;
-        let is_elsewhere = K::with_word(&self.pool, word, |key| {
-            let tag = key.tag();
-            levels.places(Hashes::of(key)).any(|other| {
+        let hashes = K::with_word(&self.pool, word, |key| {
+            let (tag, hashes) = (key.tag(), self.hashes_of(key));
+            let is_elsewhere = levels.places(hashes).any(|other| {
                 other != link && self.bucket(other).find(&self.pool, key, tag).is_some()
-            })
+            });
+            is_elsewhere.then_some(hashes)
         });
-        is_elsewhere.unwrap_or(false).then(|| (self.bucket(link), slot))
+        Some((self.bucket(link), slot, hashes.flatten()?))
     }
 }

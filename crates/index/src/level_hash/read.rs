@@ -45,7 +45,7 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
     /// The value of a key. Whoever reads byte strings has pinned the pool.
     #[inline(always)]
     pub(super) fn look_up(&self, key: &K) -> Option<u64> {
-        let (hashes, tag) = (Hashes::of(key), key.tag());
+        let (hashes, tag) = (self.hashes_of(key), key.tag());
         loop {
             if let Some(found) = self.try_look_up(hashes, key, tag) {
                 return found;

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use lapis_pmem::{Committed, Hardware, Region};
 
+use super::levels::Hashes;
 use super::movement::Room;
 use super::*;
 
@@ -27,10 +28,14 @@ fn word(index: &Numbers, at: usize) -> u64 {
     index.root().words[at].load(index.domain())
 }
 
+fn hashes_of(key: &u64) -> Hashes {
+    Hashes::of(key, 0)
+}
+
 /// The lock of the first group of a key.
 fn lock_of(index: &Numbers, key: u64) -> &GenerationLock {
     let levels = index.levels();
-    &index.bucket(levels.leader(levels.group_of(Hashes::of(&key).0[0]))).lock
+    &index.bucket(levels.leader(levels.group_of(hashes_of(&key).0[0]))).lock
 }
 
 /// Puts a key into a slot, whoever's it is.
@@ -52,7 +57,7 @@ fn locks_are_those_of_the_top_level_whatever_is_taken_for_the_bottom_level() {
     let levels = Levels { top, bottom: index.levels().bottom };
     let leaders: Vec<_> = (0..levels.top.len() / 2).map(|group| levels.leader(group)).collect();
     for key in 0..100u64 {
-        let groups = Hashes::of(&key).0.map(|hash| levels.group_of(hash));
+        let groups = hashes_of(&key).0.map(|hash| levels.group_of(hash));
         assert!(groups.iter().all(|&group| leaders.contains(&levels.leader(group))), "{groups:?}");
     }
 }
@@ -125,7 +130,7 @@ fn readers_learn_of_a_movement_before_it_has_ended() {
     let index = made::<u64>(1000);
     let levels = index.levels();
     for key in 0u64.. {
-        let hashes = Hashes::of(&key);
+        let hashes = hashes_of(&key);
         if index.free_slot(levels, hashes).is_some() {
             let _ = index.insert(&key, key).unwrap();
             continue;
@@ -137,7 +142,7 @@ fn readers_learn_of_a_movement_before_it_has_ended() {
         let lock = lock_of(&index, moved);
         let before = lock.read(index.domain());
         let (source, _) = index.make_room(&movement, &held).unwrap();
-        let found = index.find(levels, Hashes::of(&moved), &moved, 0).unwrap().bucket;
+        let found = index.find(levels, hashes_of(&moved), &moved, 0).unwrap().bucket;
         assert!(!std::ptr::eq(found, source));
         let now = lock.read(index.domain());
         assert!(now.is_locked(index.generation) && !before.is_same_section(now));
@@ -152,7 +157,7 @@ fn readers_learn_of_a_movement_before_it_has_ended() {
 fn an_entry_that_a_crash_has_left_twice_is_there_once_when_the_table_is_opened() {
     let index = made::<u64>(100);
     let levels = index.levels();
-    let places = |key: u64| levels.candidates(Hashes::of(&key));
+    let places = |key: u64| levels.candidates(hashes_of(&key));
     // A key whose two buckets of the top level differ.
     let key = (0..).find(|key| places(*key)[0] != places(*key)[1]).unwrap();
     put_into(&index, places(key)[0], 0, key);
@@ -163,6 +168,28 @@ fn an_entry_that_a_crash_has_left_twice_is_there_once_when_the_table_is_opened()
     assert_sound(&opened);
     assert_eq!(opened.remove(&key).unwrap().previous, Some(key));
     assert_eq!(opened.get(&key), None);
+}
+
+#[test]
+fn a_movement_is_not_completed_under_the_hands_of_who_changes_its_buckets() {
+    let index = made::<u64>(100);
+    let levels = index.levels();
+    let places = |key: u64| levels.candidates(hashes_of(&key));
+    let key = (0..).find(|key| places(*key)[0] != places(*key)[1]).unwrap();
+    put_into(&index, places(key)[0], 0, key);
+    put_into(&index, places(key)[1], 1, key);
+    index.root().words[MOVED_WORD].store(index.domain(), places(key)[1].bits() | 1);
+    let source = index.bucket(places(key)[1]);
+    let held = index.lock(hashes_of(&key), true);
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| Numbers::open(Arc::clone(&index.pool), index.root));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(source.occupancy(index.domain()), 1 << 1);
+        drop(held);
+        assert!(opening.join().unwrap().is_ok());
+    });
+    assert_eq!(source.occupancy(index.domain()), 0);
+    assert_sound(&index);
 }
 
 #[test]
@@ -208,7 +235,7 @@ fn a_reader_waits_for_no_lock_and_writes_none() {
 fn check_finds_a_key_in_a_bucket_that_is_not_its_own_and_locks_that_nobody_holds() {
     let index = made::<u64>(1000);
     let levels = index.levels();
-    let not_its_own = |link: &Link<Bucket>| !levels.candidates(Hashes::of(&1u64)).contains(link);
+    let not_its_own = |link: &Link<Bucket>| !levels.candidates(hashes_of(&1u64)).contains(link);
     put_into(&index, (0..).map(|at| levels.top.at(at)).find(not_its_own).unwrap(), 2, 1);
     assert!(index.check()[0].starts_with("I3: 1 is in the bucket at"));
     index.bucket(levels.leader(3)).lock.lock(index.domain(), index.generation);
@@ -287,7 +314,7 @@ fn in_the_history_of_movements_two_entries_are_moved_under_different_locks() {
         top.or_else(|| (0..levels.bottom.len()).find(|&at| is_it(levels.bottom.at(at)))).unwrap()
     };
     let groups = keys.map(|key| {
-        let hashes = Hashes::of(&key);
+        let hashes = hashes_of(&key);
         let held = index.lock(hashes, true);
         assert!(index.free_slot(levels, hashes).is_none(), "{key}");
         let Room::By(movement) = index.find_movable(hashes, &held) else { panic!("{key}") };
@@ -304,7 +331,7 @@ fn in_the_history_of_movements_two_entries_are_moved_under_different_locks() {
 fn in_the_history_of_a_shared_bucket_both_keys_go_into_the_same_slot() {
     let (index, keys) = before_two_inserts("level-hash:sharing");
     let slots = keys.map(|key| {
-        let place = index.free_slot(index.levels(), Hashes::of(&key)).unwrap();
+        let place = index.free_slot(index.levels(), hashes_of(&key)).unwrap();
         ((&raw const *place.bucket).addr(), place.slot, place.hash)
     });
     assert_eq!((slots[0].0, slots[0].1), (slots[1].0, slots[1].1));

@@ -33,7 +33,7 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
     #[inline]
     pub(super) fn change_key(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
         key.validate()?;
-        let hashes = Hashes::of(key);
+        let hashes = self.hashes_of(key);
         let (mut both, mut wait) = (false, LockWait::default());
         loop {
             let held = self.lock(hashes, both);

@@ -207,9 +207,14 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         unlinked: Committed,
     ) -> Result<(), IndexError> {
         let pool = &self.handle.pool;
+        let pinned = pool.pin();
+        self.retire_chain(node, unlinked, &pinned);
+        drop(pinned);
+        self.mapping.give_back(id, unlinked);
         let own_low = node.low.filter(|_| node.meta.is_leaf() && !K::INLINE);
         if let Some(low) = own_low {
-            // Inner nodes above that had it as their least key have been merged, and perhaps not to the end.
+            // Inner nodes above that had it as their least key have been merged, and perhaps not to the end: then separators
+            // borrow it (B9). Where there is no room to end that, its block stays allocated until the pool is reclaimed.
             let admits = |word| K::cmp_words(pool, word, low).is_le();
             for _ in 0..ATTEMPTS {
                 let pinned = pool.pin();
@@ -220,14 +225,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
                     _ => break,
                 }
             }
+            K::retire_word(pool, low, unlinked, &pool.pin());
         }
-        let pinned = pool.pin();
-        self.retire_chain(node, unlinked, &pinned);
-        if let Some(low) = own_low {
-            K::retire_word(pool, low, unlinked, &pinned);
-        }
-        drop(pinned);
-        self.mapping.give_back(id, unlinked);
         Ok(())
     }
 

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use lapis_pmem::{Hardware, Pool};
+use lapis_pmem::{Hardware, Pool, Region};
 
-use super::record::Kind;
+use super::contents::Contents;
+use super::merge::Step;
+use super::record::{Delta, Kind};
 use super::*;
 use crate::index::{Direction, OrderedIndex};
 
@@ -32,6 +34,11 @@ fn children(tree: &Numbers, id: u64) -> Vec<u64> {
     let _pinned = tree.pool().pin();
     let node = tree.read(tree.mapping.head(id).unwrap()).unwrap();
     node.entries.iter().map(|it| it.1).collect()
+}
+
+fn contents<K: IndexKey + ?Sized>(tree: &PBwTree<Hardware, K>, id: u64) -> Contents {
+    let _pinned = tree.pool().pin();
+    tree.read(tree.mapping.head(id).unwrap()).unwrap()
 }
 
 /// Whatever is half done, all of these are found, in order, and nothing is wrong.
@@ -234,6 +241,68 @@ fn a_top_above_one_node_is_replaced_from_every_step_by_the_next_writer() {
         assert_eq!(tree.top().id(), 0);
         assert_holds(&tree, &numbers);
     }
+}
+
+/// Says in a node that the child at a place is to be merged into the one before it; which child.
+fn put_merging(tree: &PBwTree<Hardware, [u8]>, id: u64, at: usize) -> u64 {
+    let block = tree.pool().allocate().unwrap();
+    let _pinned = tree.pool().pin();
+    let record = tree.newest(id).unwrap();
+    let node = tree.read(record.link).unwrap();
+    let (key, value) = node.entries[at];
+    let new =
+        change::NewDelta { block, kind: Kind::Merging, count: node.entries.len(), key, value };
+    assert!(tree.put_in_front(id, &record, new, ()).is_some());
+    value
+}
+
+/// Completes a merge until `is_done`.
+fn step_until(tree: &PBwTree<Hardware, [u8]>, id: u64, is_done: impl Fn() -> bool) {
+    let mut entries = 0;
+    while !is_done() {
+        match tree.step(id, entries).unwrap() {
+            Step::Again => {}
+            Step::Block(count) => entries = count,
+            _ => panic!("a merge of {id} went on too far"),
+        }
+    }
+}
+
+#[test]
+fn a_leaf_that_was_merged_is_given_back_in_a_full_pool_too_though_its_key_is_still_borrowed() {
+    let region = Region::anonymous(1 << 20, 1 << 20).unwrap();
+    let pool = Arc::new(Pool::create(region, Hardware::detect()).unwrap());
+    let options = IndexOptions { node_bytes: 192, ..IndexOptions::DEFAULT };
+    let tree = PBwTree::<_, [u8]>::create_named(&pool, "tree", &options).unwrap();
+    let keys = || (0..100u64).map(|number| number.to_be_bytes());
+    keys().for_each(|key| _ = tree.insert(&key, 1).unwrap());
+    let top = tree.top().id();
+    assert_eq!(contents(&tree, top).meta.level(), 2);
+    // The second node below the top goes to the first, and the top still has its separator.
+    let left = contents(&tree, top).entries[0].1;
+    let right = put_merging(&tree, top, 1);
+    let (at, leaf) = (contents(&tree, left).entries.len(), contents(&tree, right).entries[0].1);
+    step_until(&tree, top, || contents(&tree, left).entries.len() > at);
+    // The first leaf of the one, which has that word for its least key, goes to the last of the other.
+    assert_eq!(put_merging(&tree, left, at), leaf);
+    let before = contents(&tree, left).entries[at - 1].1;
+    step_until(&tree, left, || contents(&tree, before).right != leaf);
+    // There is room for the last step of that, and for nothing else.
+    let pinned = pool.pin();
+    let mut bases: Vec<_> = std::iter::from_fn(|| tree.base_block(at).ok()).collect();
+    let mut deltas: Vec<_> = std::iter::from_fn(|| pool.allocate::<Delta>().ok()).collect();
+    let count = contents(&tree, left).entries.len() - 1;
+    assert_eq!(tree.geometry.base_bytes(count), tree.geometry.base_bytes(at));
+    drop((bases.pop(), deltas.pop()));
+    let refused = tree.step(left, count);
+    assert!(matches!(refused, Err(IndexError::Alloc(_))));
+    drop((bases, deltas, pinned));
+    assert_eq!(tree.mapping.head(leaf), None);
+    tree.help(top).unwrap();
+    assert_eq!(tree.check(), [""; 0]);
+    assert!(keys().all(|key| tree.get(&key) == Some(1)));
+    let reachable = pool.reachable(|visitor| tree.visit_blocks(visitor, &mut |_, _| ()));
+    assert_eq!(pool.audit(&reachable).leaked.len(), 1, "the key that was borrowed");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::IndexKind;
 use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, FROZEN, FULL};
 use crate::hash_table::table::Table;
 use crate::index::{Measuring, OnValue, Statistics};
-use crate::key::{IndexKey, place_hash};
+use crate::key::IndexKey;
 use crate::problems::Problems;
 use crate::root::IndexRoot;
 
@@ -62,7 +62,7 @@ fn check_chain<D: Domain, K: IndexKey + ?Sized>(
         for (word, _) in bucket.occupied(domain) {
             let place = || format!("chain {chain}");
             let Some(key) = problems.key_of::<D, K>(pool, word, "I2", place) else { continue };
-            let hash = place_hash(K::borrow(&key));
+            let hash = index.hash_of(K::borrow(&key));
             if index.chain_of(table, hash) != chain {
                 problems.push(format!("I3: {key:?} is in chain {chain}, not in its own"));
             }

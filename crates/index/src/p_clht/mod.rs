@@ -22,7 +22,7 @@
 //! The lock of a chain is that of its first bucket; in the others the word only says which slots
 //! are occupied. `words[0]` of the root is the lock for growing, `words[1]` counts overflow buckets.
 //! The word that refers to the table has `n` besides (`hash_table/table.rs`). Chain `i` holds the keys the upper
-//! `n` bits of whose hash (`key.rs`, `place_hash`) are `i`, or lie within the unit of bucket `i`. Any key word and any
+//! `n` bits of whose hash (`key.rs`, `place_hash_by`, with the root's seed) are `i`, or lie within the unit of bucket `i`. Any key word and any
 //! value can be stored.
 //!
 //! # Invariants, at every instant a crash may come
@@ -81,8 +81,8 @@ use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::hash_table::bucket::{BUCKET_BYTES, Bucket};
 use crate::hash_table::table::Table;
 use crate::hash_table::{forward_to_parts, locks};
-use crate::index::{Capabilities, Index, IndexError, IndexOptions};
-use crate::key::{IndexKey, place_hash};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions, RoomNeeded};
+use crate::key::{IndexKey, place_hash_by};
 use crate::leaf_entries::visit_word;
 use crate::root::IndexRoot;
 
@@ -105,6 +105,8 @@ pub struct PClht<D: Domain, K: IndexKey + ?Sized> {
     generation: LockGeneration,
     /// Has the bits of a bucket's number that choose the unit.
     units: u64,
+    /// The root's.
+    seed: u64,
     /// After a growth that failed for want of room: not before there are so many overflow buckets.
     not_before: AtomicU64,
     _keys: PhantomData<fn(&K)>,
@@ -124,6 +126,12 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[inline(always)]
     fn table(&self) -> Table<Bucket> {
         Table::in_word(self.root().top.word(), self.domain())
+    }
+
+    /// The hash that decides about a key's chain.
+    #[inline(always)]
+    fn hash_of(&self, key: &K) -> u64 {
+        place_hash_by(key, self.seed)
     }
 
     /// The number of the first bucket of a hash's chain.
@@ -214,6 +222,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         let mut root = pool.allocate::<IndexRoot>()?;
         let table = resize::empty(pool, log2, unit_buckets)?;
         root.init(pool.domain(), Self::KIND, K::KIND, FORMAT_VERSION);
+        root.choose_seed(pool.domain(), options);
         if unit_buckets > 1 {
             root.words[UNIT_WORD].store(pool.domain(), unit_buckets);
         }
@@ -244,8 +253,17 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         let units = unit_buckets.wrapping_neg();
         let not_before = AtomicU64::new(0);
         let root_block = pool.resident(root);
-        let index =
-            Self { pool, root, root_block, generation, units, not_before, _keys: PhantomData };
+        let seed = root_block.seed.load(pool.domain());
+        let index = Self {
+            pool,
+            root,
+            root_block,
+            generation,
+            units,
+            seed,
+            not_before,
+            _keys: PhantomData,
+        };
         index.begin_counting();
         Ok(index)
     }
@@ -266,10 +284,18 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         self.look_up(key)
     }
 
+    fn room_for(&self, changes: usize) -> RoomNeeded {
+        self.room_to_grow(changes)
+    }
+
+    fn put_off_growth(&self) {
+        self.grow_later();
+    }
+
     fn prefetch(&self, key: &K) {
         // If the table is replaced meanwhile, this was in vain and no more.
         let table = self.table();
-        self.pool.prefetch(table.at(self.chain_of(table, place_hash(key))));
+        self.pool.prefetch(table.at(self.chain_of(table, self.hash_of(key))));
     }
 
     forward_to_parts!(D, K);

@@ -5,7 +5,7 @@ use lapis_pmem::{Domain, LockWord, persist_before_answer};
 use super::{PClht, mutants};
 use crate::hash_table::bucket::{Bucket, is_changing};
 use crate::hash_table::table::Table;
-use crate::key::{IndexKey, place_hash};
+use crate::key::IndexKey;
 
 /// What a reader has seen before it reads a chain.
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     /// Most are in the first bucket of a chain that nobody changes: few instructions decide that.
     #[inline(always)]
     pub(super) fn look_up(&self, key: &K) -> Option<u64> {
-        let (hash, tag) = (place_hash(key), key.tag());
+        let (hash, tag) = (self.hash_of(key), key.tag());
         let look = self.look(hash);
         if let Some(slot) = look.head.find_in(look.word, &self.pool, key, tag) {
             let value = look.head.entries[slot].value.load_acquire(self.domain());

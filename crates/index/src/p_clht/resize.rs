@@ -11,8 +11,8 @@ use crate::hash_table::counter::Counter;
 use crate::hash_table::locks::{Frozen, HeldLock, PUBLISHING};
 use crate::hash_table::table::Table;
 use crate::hash_table::writer::{self, TableWriter};
-use crate::index::IndexError;
-use crate::key::{IndexKey, place_hash};
+use crate::index::{IndexError, RoomNeeded};
+use crate::key::IndexKey;
 
 /// Tables have at most two to the power of this many buckets (32 GiB).
 const MAX_LOG2: u32 = 29;
@@ -160,8 +160,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         self.overflow().count(comes);
     }
 
-    fn is_growth_due(&self, table: Table<Bucket>) -> bool {
-        let overflow_buckets = self.overflow_buckets();
+    fn is_growth_due(&self, table: Table<Bucket>, overflow_buckets: u64) -> bool {
         overflow_buckets > table.len() / self.unit_buckets() / UNITS_PER_OVERFLOW
             && overflow_buckets >= self.not_before.load(Ordering::Relaxed)
             && grown(table.log2()) <= MAX_LOG2
@@ -172,7 +171,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[cold]
     pub(super) fn note_overflow(&self) {
         let (domain, table, growing) = (self.domain(), self.table(), self.growing());
-        if !self.is_growth_due(table) {
+        if !self.is_growth_due(table, self.overflow_buckets()) {
             return;
         }
         // Whoever has the lock grows it for all.
@@ -182,11 +181,29 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             growing.set_payload(domain, 0);
         }
         if self.table() == table && self.grow(table).is_err() {
-            let overflow_buckets = self.overflow_buckets();
-            let not_before = overflow_buckets + overflow_buckets / 4 + 1;
-            self.not_before.store(not_before, Ordering::Relaxed);
+            self.grow_later();
         }
         held.leave_unchanged();
+    }
+
+    /// After a growth for which there was no room.
+    pub(super) fn grow_later(&self) {
+        let overflow_buckets = self.overflow_buckets();
+        let not_before = overflow_buckets + overflow_buckets / 4 + 1;
+        self.not_before.store(not_before, Ordering::Relaxed);
+    }
+
+    /// What so many changes take, and growing if it may come to that: what they have been promised must not go into a
+    /// larger table. It has few overflow buckets, and each such is one of the small nodes.
+    pub(super) fn room_to_grow(&self, changes: usize) -> RoomNeeded {
+        let table = self.table();
+        let small = RoomNeeded::for_small_nodes(changes);
+        if !self.is_growth_due(table, self.overflow_buckets().saturating_add(changes as u64)) {
+            return small;
+        }
+        let bytes = BUCKET_BYTES << grown(table.log2());
+        // One bucket in sixteen overflows, if that many do.
+        RoomNeeded { bytes: small.bytes.saturating_add(bytes + bytes / 16), ..small }
     }
 
     fn grow(&self, old: Table<Bucket>) -> Result<(), Refused> {
@@ -253,7 +270,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             for hops in 0.. {
                 for entry in bucket.occupied(self.domain()) {
                     let chain = K::with_word(&self.pool, entry.0, |key| {
-                        self.chain_of(new, place_hash(key))
+                        self.chain_of(new, self.hash_of(key))
                     });
                     entries.push((chain.ok_or(Refused::Damaged)?, entry));
                 }

@@ -7,6 +7,7 @@ use lapis_pmem::{Hardware, MIN_POOL_BYTES, Region};
 
 use super::*;
 use crate::hash_table::bucket::{FROZEN, is_changing};
+use crate::key::place_hash;
 
 type Numbers = PClht<Hardware, u64>;
 

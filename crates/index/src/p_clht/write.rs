@@ -6,7 +6,7 @@ use super::{PClht, damaged_chain, mutants};
 use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, BucketImage, Entry};
 use crate::hash_table::locks::{HeldLock, is_publishing};
 use crate::index::{Change, IndexError, Outcome};
-use crate::key::{IndexKey, place_hash};
+use crate::key::IndexKey;
 
 /// Where a key is, in a chain that is locked.
 enum Located<'a> {
@@ -25,10 +25,14 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[inline(always)]
     fn lock(&self, hash: u64) -> Result<Held<'_, D>, IndexError> {
         // A word in a table that has been freed must not be written to, not even to be locked.
-        let _guard = self.pool.pin();
+        let guard = self.pool.pin();
         match self.try_lock(hash)? {
             Some(held) => Ok(held),
-            None => self.lock_contended(hash),
+            None => {
+                // Nothing that was seen is looked at again, and who waits keeps nothing from being freed.
+                drop(guard);
+                self.lock_contended(hash)
+            }
         }
     }
 
@@ -55,6 +59,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         let mut wait = LockWait::default();
         loop {
             wait.once(self.domain());
+            let _guard = self.pool.pin();
             if let Some(held) = self.try_lock(hash)? {
                 return Ok(held);
             }
@@ -138,7 +143,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[inline(always)]
     fn upsert(&self, key: &K, value: u64, replace: bool) -> Result<Outcome, IndexError> {
         key.validate()?;
-        let held = self.lock(place_hash(key))?;
+        let held = self.lock(self.hash_of(key))?;
         match self.locate(held.head, key)? {
             Located::Present { bucket, slot, .. } => {
                 Ok(self.replace(held.lock, &bucket.entries[slot], replace.then_some(value)))
@@ -157,7 +162,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[inline]
     fn update_key(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
         key.validate()?;
-        let held = self.lock(place_hash(key))?;
+        let held = self.lock(self.hash_of(key))?;
         let Located::Present { bucket, slot, .. } = self.locate(held.head, key)? else {
             held.lock.leave_unchanged();
             return Ok(Outcome::unchanged(None));
@@ -169,7 +174,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     fn remove_key(&self, key: &K) -> Result<Outcome, IndexError> {
         key.validate()?;
         let domain = self.domain();
-        let held = self.lock(place_hash(key))?;
+        let held = self.lock(self.hash_of(key))?;
         let Located::Present { before, bucket, slot } = self.locate(held.head, key)? else {
             held.lock.leave_unchanged();
             return Ok(Outcome::unchanged(None));

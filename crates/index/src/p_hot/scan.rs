@@ -3,6 +3,11 @@
 //! A scan holds the nodes on its way on a stack and takes their entries in order. It pins the pool all the
 //! while. A node that was replaced keeps its last entries, and so do those below it: what was there all
 //! the time is found in them, once.
+//!
+//! Where a scan begins in a node is decided by the key that was below an entry. An insertion may turn that entry, in place,
+//! into a node of the key and another one that comes first, and lies before the bound. So what is shown is compared with the
+//! bound until something has passed: whatever comes after that is behind it, because positions increase on each way
+//! down (H3) and entries are in the order of keys.
 
 use std::ops::Bound;
 
@@ -47,6 +52,8 @@ impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PHot<D, K> {
             Cursor { tree: self, direction, stack: Vec::with_capacity(16), pending: None };
         let top = self.entry_at(handle.top);
         let mut is_sought = true;
+        // Whether something at the bound or behind it has been met.
+        let mut has_passed = matches!(from, Bound::Unbounded);
         if let Bound::Included(key) | Bound::Excluded(key) = from {
             let mut space = [0; 8];
             let inclusive = matches!(from, Bound::Included(_));
@@ -65,9 +72,12 @@ impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PHot<D, K> {
             handle.persist_before_return();
             let entry = [(Leaf::key_word(link, &key), value)];
             let leaf = LeafEntries::new(pool, &entry);
-            let flow = match is_sought {
+            let flow = match has_passed {
                 true => visit(leaf),
-                false => leaf.show_from(from, direction, visit),
+                false => leaf.show_from(from, direction, &mut |leaf| {
+                    has_passed = true;
+                    visit(leaf)
+                }),
             };
             if flow.is_break() {
                 return;

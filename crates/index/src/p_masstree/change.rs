@@ -171,7 +171,14 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
             true => "two keys get a layer",
             false => "two keys get several layers",
         });
+        // All blocks first: where there is no room for one of them, these are given back.
         let leaf = self.make_leaf(key, value)?;
+        let mut layers = Vec::with_capacity(last - first);
+        for layer in first..last {
+            let entry = (slices(layer)[0].bits, 0);
+            let lock = LOCK_MUTANTS.word_of_new(pool);
+            layers.push(write_node(pool, lock, [BORDER, layer as u64], &[entry])?);
+        }
         let [slice, known] = slices(last);
         let word = leaf.as_ref().map_or(0, |leaf| Word::new(leaf.link(), slice.class).0);
         let mut two = [(slice, word), (known, Word::new(other, known.class).0)];
@@ -179,10 +186,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         let mut node =
             self.make_node([BORDER, last as u64], &two.map(|(at, word)| (at.bits, word)))?;
         let mut new = vec![node.link()];
-        for layer in (first..last).rev() {
-            let entry = (slices(layer)[0].bits, 0);
-            let mut above =
-                write_node(pool, LOCK_MUTANTS.word_of_new(pool), [BORDER, layer as u64], &[entry])?;
+        while let Some(mut above) = layers.pop() {
             let word = |below: &Owned<'_, D, Node, InFlight>| Word::layer(below.link()).0;
             above.link_children(|above| &above.entries[0].word, node, word);
             node = above.flush_first(written_bytes(1));

@@ -59,11 +59,11 @@ impl Permutation {
         self.slots().fold(0, |used, slot| used | 1 << slot)
     }
 
-    /// A slot that no entry has, if there is any.
+    /// A slot that no entry has, if there is room for one more: none, too, where a damaged word names a slot twice.
     #[inline(always)]
     pub fn free_slot(self) -> Option<usize> {
         let free = !self.used() & ALL_SLOTS;
-        (free != 0).then(|| free.trailing_zeros() as usize)
+        (!self.is_full()).then(|| free.trailing_zeros() as usize)
     }
 
     /// With an entry more, in `slot`, before the one that is at `index` now. There is room.
@@ -132,6 +132,7 @@ mod tests {
         for word in wrong.map(Permutation) {
             assert!(word.is_malformed(), "{word:x?}");
             assert!(word.slots().all(|slot| slot < WIDTH));
+            assert_eq!(word.free_slot().is_none(), word.is_full(), "{word:x?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Ordered scans.
 //!
-//! A scan is at a cut between keys. It goes down to the border node there, reads its entries at one moment, and
+//! A scan is at a cut between keys. It goes down to the border node there, reads its entries, the keys of one moment, and
 //! then has a cut further on: behind the node, behind its layer, or in the layer of an entry. It keeps
 //! the cut, and where it has been on the way there, in each layer: from there it goes on, if what leads there is as it
 //! was. What is split, joined or removed meanwhile does not concern it: keys that
@@ -175,7 +175,8 @@ impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PMasstree<D, K> {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
-    /// Reads the entries of a border node that are not beyond its bound, at one moment. False if they have changed.
+    /// Reads the entries of a border node that are not beyond its bound: the keys of one moment, and of
+    /// each a value of some moment meanwhile. False if the keys have changed.
     fn collect(&self, view: &View<'_>, entries: &mut Entries) -> bool {
         let domain = self.handle.pool.domain();
         entries.clear();

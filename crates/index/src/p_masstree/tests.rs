@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{Hardware, LockGeneration, PCell, Pool};
+use lapis_pmem::{Hardware, LockGeneration, PCell, Pool, Region};
 
-use super::node::{BORDER, Key, Slice, View};
+use super::node::{BORDER, Key, Node, Slice, View};
 use super::permutation::Permutation;
 use super::read::{Aim, Step};
 use super::*;
@@ -397,5 +397,37 @@ fn entries_out_of_order_are_reported() {
             one.bits.store(domain, bits[0]);
         }
     }
+    assert_eq!(index.check(), [""; 0]);
+}
+
+#[test]
+fn a_key_that_finds_no_room_for_all_of_its_layers_leaves_none_behind() {
+    let region = Region::anonymous(1 << 20, 1 << 20).unwrap();
+    let pool = Arc::new(Pool::create(region, Hardware::detect()).unwrap());
+    let index = Strings::create_named(&pool, "trie", &IndexOptions::default()).unwrap();
+    // As many layers as words that two keys share.
+    let key = |last: &[u8]| [&[7; 200], last].concat();
+    insert(&index, &key(b"first"));
+    insert(&index, b"another");
+    let leaked = || {
+        let reachable = pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| ()));
+        pool.audit(&reachable).leaked.len()
+    };
+    let mut taken: Vec<_> = std::iter::from_fn(|| pool.allocate::<Node>().ok()).collect();
+    let (mut room, mut refused) = (0, 0);
+    loop {
+        let before = leaked();
+        let result = index.insert(key(b"other").as_slice(), 1);
+        if result.is_ok() {
+            break;
+        }
+        refused += 1;
+        assert_eq!(leaked(), before, "room for {room} nodes");
+        room += 1;
+        drop(taken.pop());
+    }
+    assert!(refused > 20, "only {refused} of a key's layers were without room");
+    drop(taken);
+    assert_eq!(leaked(), 0);
     assert_eq!(index.check(), [""; 0]);
 }

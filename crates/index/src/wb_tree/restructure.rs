@@ -191,6 +191,10 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         let node = self.node(path.link(level));
         let order = self.order_of(node, node.control(domain));
         let count = order.len();
+        if count < self.shape.capacity {
+            // Its bitmap has bits that no entry has.
+            return Err(damaged("an inner node has entries beyond its end"));
+        }
         let middle = if path.is_at_end(level) { count - 1 } else { count / 2 };
         domain.happens("split of an inner node");
         // The entry in the middle goes up, with the key word that it owns (I3).

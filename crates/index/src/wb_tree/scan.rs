@@ -22,8 +22,8 @@ fn does_not_advance() -> ! {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
-    /// Reads the entries of the leaf at `target`, as they were at one moment, and makes sure that
-    /// they are durable. Returns the bounds of its keys.
+    /// Reads the entries of the leaf at `target`, and makes sure that they are durable: the keys of one
+    /// moment, and of each a value of some moment meanwhile. Returns the bounds of its keys.
     fn collect(
         &self,
         target: &Target<'_, K>,

@@ -196,3 +196,17 @@ fn every_control_word_with_a_bit_changed_is_reported() {
     }
     assert_eq!(index.check(), Vec::<String>::new());
 }
+
+#[test]
+fn an_inner_node_all_of_whose_entries_are_beyond_its_end_is_not_split() {
+    let index = tens(60);
+    let domain = index.pool.domain();
+    let top = index.node(index.top().link());
+    assert_eq!(index.top().levels(), 1, "the top is above leaves");
+    // As many as fit, to go by the bitmap, which no slot array puts in order.
+    top.words[0].store(domain, 0xFFFF << index.shape.capacity);
+    // The first leaf is full.
+    let added = index.insert(&5, 5);
+    assert!(matches!(added, Err(IndexError::Damaged { .. })), "{added:?}");
+    assert!(!index.check().is_empty());
+}

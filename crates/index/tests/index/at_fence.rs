@@ -1,4 +1,5 @@
-//! What is flushed and fenced on this machine, and threads that are stopped at their fences.
+//! What is flushed and fenced on this machine, and threads that are stopped at their fences, or between two words that
+//! they read.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +11,16 @@ use crate::hold_ups::Here;
 
 type Action = Box<dyn FnMut() + Send>;
 
-/// Counts lines flushed and fences, and does something before each fence.
+/// Counts lines flushed and fences, and does something before each fence, or before a word is read.
 #[derive(Clone, Default)]
 pub struct AtFence(Arc<State>);
 
 #[derive(Default)]
 struct State {
     action: Mutex<Option<Action>>,
+    at_load: Mutex<Option<Action>>,
+    /// Loads until then and that one, or zero.
+    loads_left: AtomicU64,
     flushes: AtomicU64,
     fences: AtomicU64,
 }
@@ -27,9 +31,17 @@ impl AtFence {
         *self.0.action.lock().unwrap() = Some(Box::new(action));
     }
 
-    /// Ends [`AtFence::before_each_fence`].
-    pub fn let_be(&self) {
+    /// Has `action` called once, before this load from here on: 0 is the next. Nobody else loads anything before.
+    pub fn before_load(&self, number: u64, action: impl FnMut() + Send + 'static) {
+        *self.0.at_load.lock().unwrap() = Some(Box::new(action));
+        self.0.loads_left.store(number + 1, Ordering::Relaxed);
+    }
+
+    /// Ends [`AtFence::before_each_fence`] and [`AtFence::before_load`]. Whether there have been as many loads as that.
+    pub fn let_be(&self) -> bool {
         *self.0.action.lock().unwrap() = None;
+        *self.0.at_load.lock().unwrap() = None;
+        self.0.loads_left.swap(0, Ordering::Relaxed) == 0
     }
 
     fn counts(&self) -> (u64, u64) {
@@ -44,6 +56,21 @@ impl fmt::Debug for AtFence {
 }
 
 impl Watcher for AtFence {
+    fn loading(&self, _reads: u64) {
+        let left = &self.0.loads_left;
+        // One thread loads, as long as this is not zero.
+        if left.load(Ordering::Relaxed) > 0 && left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let action = self.0.at_load.lock().unwrap().take();
+            if let Some(mut action) = action {
+                action();
+            }
+        }
+    }
+
+    fn touching(&self) {
+        self.loading(1);
+    }
+
     fn flushing(&self, lines: u64) {
         self.0.flushes.fetch_add(lines, Ordering::Relaxed);
     }

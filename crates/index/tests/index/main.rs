@@ -4,6 +4,7 @@ mod at_fence;
 mod conformance;
 mod costs;
 mod counted;
+mod flooding;
 mod hold_ups;
 mod radix_writers;
 mod schedules;

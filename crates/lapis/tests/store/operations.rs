@@ -269,3 +269,16 @@ fn a_writer_takes_no_more_at_once_than_it_has_room_for() {
     writer.finish().unwrap();
     assert!(table.get(b"k").unwrap().unwrap() == value);
 }
+
+#[test]
+fn a_load_refuses_an_empty_key_and_all_that_follows() {
+    let store = Store::in_memory().unwrap();
+    let refused = store.load_table("t", [(b"", b"value")]).unwrap_err();
+    assert!(matches!(refused, Error::EmptyKey), "{refused:?}");
+    let mut load = store.begin_load("t", LeafLayout::Sorted).unwrap();
+    assert!(matches!(load.push(b"", b"value"), Err(Error::EmptyKey)));
+    load.push(b"key", b"value").unwrap_err();
+    load.finish().unwrap_err();
+    assert!(matches!(store.table("t"), Err(Error::NoSuchTable { .. })));
+    assert_sound(&store);
+}

@@ -1,27 +1,29 @@
 //! Damaged bytes.
 //!
-//! `check` and `visit_blocks` never panic, whatever the bytes. `open` returns an error. `get`, `for_each`,
-//! scans and `statistics`, which have no way to return one, may panic, but only with a message that
-//! begins with "the pool is damaged" or "the index is damaged". Nothing runs for ever.
+//! `check` and `visit_blocks` never panic, whatever the bytes. `open` returns an error, and does so again: it has not made
+//! something else of what it refused. `get`, `for_each`, scans and `statistics`, which have no way to return one, may panic, and
+//! so may changes, but only with a message that begins with "the pool is damaged" or "the index is damaged". Nothing runs
+//! for ever, but for changes where others may be at work for all that the bytes say.
 
 use std::fs;
+use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use lapis_index::IndexRoot;
+use lapis_index::{Direction, IndexKind, IndexRoot};
 use lapis_pmem::EXTENT_BYTES;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::harness::{Keys, Place, Tested, entries};
+use super::harness::{Keys, On, Place, Tested, entries};
 
 const TRIALS: u64 = 80;
 const COUNT: u64 = 400;
 
-/// Runs something that may find damage in its own way.
-fn tolerating_damage(seed: u64, what: &str, run: impl FnOnce()) {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return };
+/// Runs something that may find damage in its own way. Whether it came to its end.
+fn tolerating_damage(seed: u64, what: &str, run: impl FnOnce()) -> bool {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return true };
     let message = match panic.downcast::<String>() {
         Ok(text) => *text,
         Err(panic) => {
@@ -32,6 +34,7 @@ fn tolerating_damage(seed: u64, what: &str, run: impl FnOnce()) {
         message.starts_with("the pool is damaged") || message.starts_with("the index is damaged"),
         "seed {seed}: {what} panicked: {message}"
     );
+    false
 }
 
 fn image<K: Keys + ?Sized>(tested: Tested, place: &Place) -> Vec<u8> {
@@ -62,12 +65,48 @@ fn damaged(intact: &[u8], used: &[usize], seed: u64) -> Vec<u8> {
     bytes
 }
 
+/// Whether a writer never waits for what words in the pool say. Others wait for whoever has the lock that a word
+/// says is held, or begin anew until another's change has been made.
+fn changes_end(kind: IndexKind) -> bool {
+    use IndexKind::{ArtCow, FpTree, NvTree, WbTree, WbTreeSlot, Woart, Wort};
+    [ArtCow, FpTree, NvTree, WbTree, WbTreeSlot, Woart, Wort].contains(&kind)
+}
+
+/// Adds, changes and removes keys, until one of these panics: it may have left a lock that nobody gives back.
+fn change<K: Keys + ?Sized>(index: &On<K>, seed: u64) {
+    for number in (0..2 * COUNT).map(|number| number * 7 % (2 * COUNT)) {
+        let buf = K::number(number);
+        let key = K::borrow(&buf);
+        let is_done = tolerating_damage(seed, "a change", || {
+            let _ = match number % 5 {
+                0 | 1 => index.remove(key),
+                2 => index.update(key, 1),
+                _ => index.put(key, 2),
+            };
+        });
+        if !is_done {
+            return;
+        }
+    }
+    let _ = index.check();
+}
+
 fn examine<K: Keys + ?Sized>(tested: Tested, place: &Place, seed: u64) {
     let Ok(pool) = place.try_open() else { return };
     if pool.root::<IndexRoot>("index").is_none() {
         return;
     }
-    let Ok(index) = tested.try_open::<K>(&pool, "index") else { return };
+    let index = match tested.try_open::<K>(&pool, "index") {
+        Ok(index) => index,
+        Err(refused) => {
+            pool.abandon();
+            drop(pool);
+            let Ok(pool) = place.try_open() else { return };
+            let again = tested.try_open::<K>(&pool, "index").map(drop).map_err(|it| it.to_string());
+            assert_eq!(again, Err(refused.to_string()), "seed {seed}: opened again");
+            return;
+        }
+    };
     let _ = index.check();
     let _ = pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
     for number in 0..COUNT {
@@ -78,9 +117,18 @@ fn examine<K: Keys + ?Sized>(tested: Tested, place: &Place, seed: u64) {
     tolerating_damage(seed, "for_each", || {
         let _ = entries(&index);
     });
+    if index.kind().1.ordered {
+        tolerating_damage(seed, "a scan backwards", || {
+            let visit = &mut |_: &K, _| ControlFlow::Continue(());
+            index.scan(Bound::Unbounded, Direction::Backward, visit);
+        });
+    }
     tolerating_damage(seed, "statistics", || {
         let _ = index.statistics();
     });
+    if changes_end(tested.kind) {
+        change(&index, seed);
+    }
     pool.abandon();
 }
 

@@ -93,6 +93,7 @@ macro_rules! suite_of_ordered_indexes {
                 ranges_of_all_bounds_in_both_directions
                 first_and_last
                 a_scan_from_a_key_that_is_absent
+                whatever_changes_between_two_loads_of_a_scan_it_begins_at_its_bound
                 a_range_beside_a_writer_has_all_stable_keys_in_strict_order;
             patterns:
                 an_emptied_index_gives_its_blocks_back_in_whatever_order;

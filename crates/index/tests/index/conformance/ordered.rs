@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lapis_index::Direction;
 
 use super::harness::{Keys, On, Tested, entries, so_many};
+use crate::hold_ups::pool_in_memory;
 
 /// Above all keys of [`tens`], and ten times as many as they are.
 const TENS: u64 = 10 * so_many(500);
@@ -146,4 +148,103 @@ pub fn a_range_beside_a_writer_has_all_stable_keys_in_strict_order<K: Keys + ?Si
         }
     });
     assert!(entries(&index).into_iter().eq(stable));
+}
+
+/// Steady keys that a scan is to find before it stops.
+const ENOUGH: usize = 6;
+/// Loads of a scan from one before which something changes to the next.
+const STEP: usize = if cfg!(miri) { 97 } else { 1 };
+/// A steady key far from the others: the only one that has its highest bit.
+const FAR: u64 = 1 << 40;
+
+/// Inserts or removes all of these.
+fn come_or_go<K: Keys + ?Sized>(index: &On<K>, numbers: impl Iterator<Item = u64>, come: bool) {
+    for key in numbers.map(K::number) {
+        let _ = match come {
+            true => index.insert(K::borrow(&key), 0),
+            false => index.remove(K::borrow(&key)),
+        }
+        .unwrap();
+    }
+}
+
+/// What a scan from `from` shows until it has shown enough of the steady keys.
+fn seen_from<K: Keys + ?Sized>(
+    index: &On<K>,
+    steady: &[K::Buf],
+    from: &K::Buf,
+    direction: Direction,
+) -> Vec<K::Buf> {
+    let (mut seen, mut left) = (Vec::new(), ENOUGH);
+    index.scan(Bound::Included(K::borrow(from)), direction, &mut |key, _| {
+        let key = key.to_buf();
+        left -= usize::from(steady.contains(&key));
+        seen.push(key);
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    seen
+}
+
+/// A scan begins at a key that is absent. Between two words that it reads, wherever these are, a writer adds or removes keys on
+/// both sides of that one: the scan shows none that is before it, and all that stay behind it, in order.
+pub fn whatever_changes_between_two_loads_of_a_scan_it_begins_at_its_bound<K: Keys + ?Sized>(
+    tested: Tested,
+) {
+    if !tested.capabilities().lock_free_reads {
+        return;
+    }
+    let numbers = || (0..60).map(|number| 10 * number).chain([FAR | 0x800]);
+    let steady: Vec<K::Buf> = numbers().map(K::number).collect();
+    // A bound, and what comes and goes around it; the first is next to where the bound belongs, and on the wrong side.
+    let cases = [
+        (Direction::Forward, 305, vec![304, 301, 302, 303, 306, 307, 308, 309]),
+        (Direction::Backward, 305, vec![306, 301, 302, 303, 304, 307, 308, 309]),
+        (Direction::Forward, FAR | 0x400, vec![FAR | 1]),
+        (Direction::Backward, FAR | 0xC00, vec![FAR | 0xF00]),
+    ];
+    for options in [tested.default_options(), tested.explored_options()] {
+        let index = Arc::new(tested.create_with(&pool_in_memory(), "index", &options));
+        come_or_go::<K>(&index, numbers(), true);
+        let watcher = &index.pool().domain().watcher().1;
+        for ((direction, bound, changing), come) in
+            cases.iter().flat_map(|case| [true, false].map(|come| (case, come)))
+        {
+            let (direction, from) = (*direction, K::number(*bound));
+            let is_behind = |key: &K::Buf| match direction {
+                Direction::Forward => *key >= from,
+                Direction::Backward => *key <= from,
+            };
+            let mut expected: Vec<_> = steady.iter().filter(|key| is_behind(key)).collect();
+            if direction == Direction::Backward {
+                expected.reverse();
+            }
+            for load in (0..).step_by(STEP) {
+                come_or_go::<K>(&index, changing.iter().copied(), !come);
+                let (writer, changing) = (Arc::clone(&index), changing.clone());
+                watcher.before_load(load, move || {
+                    // On a thread of its own: that of the scan has pinned the pool.
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| come_or_go::<K>(&writer, changing.iter().copied(), come));
+                    });
+                });
+                let mut seen = seen_from::<K>(&index, &steady, &from, direction);
+                let has_changed = watcher.let_be();
+                let what = format!("{direction:?} from {from:?}, load {load}, come: {come}");
+                assert!(seen.iter().all(is_behind), "{what}: {seen:?}");
+                assert!(
+                    seen.is_sorted_by(|one, next| match direction {
+                        Direction::Forward => one < next,
+                        Direction::Backward => one > next,
+                    }),
+                    "{what}: {seen:?}"
+                );
+                seen.retain(|key| steady.contains(key));
+                assert!(seen.iter().eq(expected.iter().copied().take(ENOUGH)), "{what}: {seen:?}");
+                if !has_changed {
+                    break;
+                }
+            }
+            come_or_go::<K>(&index, changing.iter().copied(), false);
+        }
+    }
 }
