@@ -84,6 +84,28 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Option<Argumen
     }
 }
 
+/// The command whose usage an error shows, as words below `lapis`.
+fn command_of(error: &clap::Error) -> Vec<String> {
+    let text = error.render().to_string();
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: lapis")).unwrap_or_default();
+    let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
+    usage.split_whitespace().take_while(is_name).map(str::to_owned).collect()
+}
+
+fn below(above: &[String], name: &str) -> String {
+    above.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join(" ")
+}
+
+/// What lists the commands below this one.
+fn lister(above: &[String]) -> String {
+    format!("lapis {}", below(above, "--help"))
+}
+
+/// What is said of a command that there is not below this one.
+pub fn no_command(above: &[String], name: &str) -> String {
+    format!("there is no command `{}`; `{}` lists them", below(above, name), lister(above))
+}
+
 /// What is wrong with the command line, and what to do about it.
 fn sentence(error: &clap::Error) -> String {
     let context = |kind| match error.get(kind) {
@@ -95,13 +117,20 @@ fn sentence(error: &clap::Error) -> String {
     let argument = || context(ContextKind::InvalidArg).unwrap_or_else(|| "an argument".into());
     match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "name a command; `lapis --help` lists them".into()
+            format!("name a command; `{}` lists them", lister(&command_of(error)))
         }
         ErrorKind::InvalidSubcommand => {
             let name = context(ContextKind::InvalidSubcommand).unwrap_or_default();
+            let above = command_of(error);
             match context(ContextKind::SuggestedSubcommand) {
-                Some(near) => format!("there is no command `{name}`; did you mean `{near}`?"),
-                None => format!("there is no command `{name}`; `lapis --help` lists them"),
+                Some(near) => {
+                    let near = below(&above, &near);
+                    format!(
+                        "there is no command `{}`; did you mean `{near}`?",
+                        below(&above, &name)
+                    )
+                }
+                None => no_command(&above, &name),
             }
         }
         ErrorKind::UnknownArgument => match context(ContextKind::SuggestedArg) {
@@ -170,6 +199,36 @@ mod tests {
             "`--dirr` is not an argument here; did you mean `--dir`?"
         );
         assert_eq!(refusal(&["lapis", "get", "k"]), "give --dir <DIR>; add --help to see how");
+    }
+
+    #[test]
+    fn a_command_that_is_missing_or_wrong_below_another_is_looked_up_there() {
+        assert_eq!(refusal(&["lapis", "lab"]), "name a command; `lapis lab --help` lists them");
+        assert_eq!(
+            refusal(&["lapis", "lab", "nonsense"]),
+            "there is no command `lab nonsense`; `lapis lab --help` lists them"
+        );
+        assert_eq!(
+            refusal(&["lapis", "lab", "indx"]),
+            "there is no command `lab indx`; did you mean `lab index`?"
+        );
+    }
+
+    /// It is wrapped where it is printed, and what is longer than the line is broken twice.
+    #[test]
+    fn no_line_below_the_options_of_a_help_text_is_longer_than_is_printed() {
+        fn check(command: &clap::Command) {
+            let texts = [command.get_after_help(), command.get_after_long_help()];
+            for text in texts.into_iter().flatten() {
+                for line in text.to_string().lines() {
+                    let columns = line.chars().count();
+                    assert!(columns <= 100, "{}: {columns} columns: {line}", command.get_name());
+                }
+            }
+            command.get_subcommands().for_each(check);
+        }
+        use clap::CommandFactory;
+        check(&Arguments::command());
     }
 
     #[test]

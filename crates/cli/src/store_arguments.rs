@@ -13,7 +13,8 @@ use crate::time_argument;
 /// How long a commit waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Durability {
-    /// Until it survives a power cut; commits of several threads share a write to the disk
+    /// Until it survives a power cut, with --pmem if that is persistent memory; commits of several
+    /// threads share a write to the disk
     #[default]
     Immediate,
     /// For nothing; it is written at once all the same
@@ -124,7 +125,16 @@ impl StoreArguments {
 
     /// Opens the store; creates it if asked to.
     pub fn open_or_create(&self, create: bool) -> Result<Store, Failure> {
-        Ok(Store::open(self.config().create(create))?)
+        Store::open(self.config().create(create)).map_err(|error| match error {
+            // A file has this name until the store is whole, and nobody has given it.
+            lapis::Error::Memory { path, source }
+                if self.options.pmem.as_ref().is_some_and(|given| *given != path)
+                    && path.extension().is_some_and(|end| end == "new") =>
+            {
+                lapis::Error::Memory { path: path.with_extension(""), source }.into()
+            }
+            error => error.into(),
+        })
     }
 
     /// What the arguments say.

@@ -7,7 +7,9 @@ use lapis_engine::{
     Chance, Decided, EngineError, IndexKind, KeyRange, LeafLayout, MigrationStatistics, Snapshot,
     Table,
 };
-use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Guarantee, Hardware, MemoryModule, Pool};
+use lapis_pmem::{
+    BLOCK_BYTES, BlockDevice, FileDevice, Guarantee, Hardware, Medium, MemoryModule, Pool,
+};
 
 use crate::directory::{LOG_FILE, PAGES_FILE};
 use crate::error::Error;
@@ -187,6 +189,11 @@ impl CheckReport {
     }
 }
 
+/// Why a store has no better guarantee whose persistent memory is an ordinary file.
+const WHY_OF_FILE: &str = "an ordinary file stands for persistent memory, behind the page cache: acknowledged \
+                           writes survive a crash of the process, not a power cut; for that, make the store \
+                           without --pmem, with its log on the SSD";
+
 /// Why a store has a guarantee whose persistent memory has one, and a reason, of its own.
 fn why(guarantee: Guarantee, memory: Option<(Guarantee, &'static str)>) -> &'static str {
     match guarantee {
@@ -274,7 +281,10 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
     let page_bytes = manager.page_bytes();
     let pages = manager.space().map_or(0, |space| space.numbers().len());
     let metrics = engine.metrics();
-    let memory = files.memory.as_ref().map(|pool| (pool.region().guarantee(), pool.region().why()));
+    let memory = files.memory.as_ref().map(|pool| match pool.region() {
+        region if region.medium() == Medium::File => (region.guarantee(), WHY_OF_FILE),
+        region => (region.guarantee(), region.why()),
+    });
     Ok(Info {
         durability: guarantee.name(),
         why: why(guarantee, memory),

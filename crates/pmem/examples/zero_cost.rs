@@ -1,4 +1,4 @@
-//! Holds the pairs of functions that `tests/zero_cost.rs` disassembles, and runs each once.
+//! Holds the pairs of functions that `crates/pmem/tests/pmem/zero_cost.rs` disassembles, and runs each once.
 
 #[cfg(target_arch = "x86_64")]
 #[path = "../benches/pairs/mod.rs"]

@@ -15,7 +15,8 @@ Examples:
   lapis check --dir /tmp/store --json
 
 A store that was not closed in order is recovered first, in memory. The check reads everything and
-changes nothing, so it does for a read-only file system. A store that is too damaged to be opened fails the check.")]
+changes nothing, so it does for a read-only file system. A store that is too damaged to be opened
+fails the check.")]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,

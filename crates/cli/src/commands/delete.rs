@@ -12,7 +12,7 @@ use crate::json_bytes;
 use crate::output::Output;
 use crate::store_arguments::{StoreArguments, TableArguments};
 
-/// Remove a key and its value; durable when the command ends
+/// Remove a key and its value; durable when the command ends, with --pmem if that is persistent memory
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Example:

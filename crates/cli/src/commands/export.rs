@@ -25,9 +25,9 @@ Examples:
   lapis export --dir /tmp/store --output all.jsonl
   lapis export --dir /tmp/store --format csv | head
 
-With --salvage the store is not opened: every page is looked at, whatever else is damaged. What cannot be
-read is listed on standard error (in the report with --json), and the exit code is 1 then. Tables whose names are
-lost are called ?tree-N or ?number-N, as the list says.
+With --salvage the store is not opened: every page is looked at, whatever else is damaged. What
+cannot be read is listed on standard error (in the report with --json), and the exit code is 1
+then. Tables whose names are lost are called ?tree-N or ?number-N, as the list says.
 
 `lapis import` of the result gives the same table. csv and jsonl carry any bytes (jsonl in base64
 where they are not UTF-8); tsv carries no tab in a key and no line feed. A file appears when it is

@@ -26,7 +26,8 @@ Examples:
   lapis get --dir /tmp/store picture.png --output picture.png
   lapis get --dir /tmp/store bash --json
 
-Exit code 1 if there is no such key. A value is never in memory whole, but for --json without --output. With --json a value that is not UTF-8 is in `value_base64`.")]
+Exit code 1 if there is no such key. A value is never in memory whole, but for --json without
+--output. With --json a value that is not UTF-8 is in `value_base64`.")]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,

@@ -45,18 +45,19 @@ How a line becomes a record:
   jsonl  an object per line; the key is the field `key`, the value is the whole line or
          --value-field; what `lapis export` wrote is taken back exactly (FIELD_base64 is base64)
 
---key names other columns or fields; several are one key, with colons between them. A first line without
-numbers above columns of numbers is taken for the names of the columns (--header=no: it is a record). Of two
-columns it is a record, unless --header=yes says otherwise. Keys that are there already, from this file or
-before, are replaced and counted, unless --on-duplicate says otherwise.
+--key names other columns or fields; several are one key, with colons between them. A first line
+without numbers above columns of numbers is taken for the names of the columns (--header=no: it is
+a record). Of two columns it is a record, unless --header=yes says otherwise. Keys that are there
+already, from this file or before, are replaced and counted, unless --on-duplicate says otherwise.
 
 A batch is one transaction: all of it is stored or nothing. How far the import has come is stored in
 the same transaction, so that after a crash the same command goes on where it stopped, and once it
 is finished the same command does nothing (--again: import it again). A file counts as the same if
 its path, length, time of change and first 64 KiB are. Standard input and pipes have no such memory.
 
-With --sorted, records whose keys ascend become a new table (or an empty one's) leaf by leaf: each is written once, and
-nothing is searched for. It is there whole or not at all, so there is nothing to resume.
+With --sorted, records whose keys ascend become a new table (or an empty one's) leaf by leaf: each
+is written once, and nothing is searched for. It is there whole or not at all, so there is nothing
+to resume.
 
 With --acknowledge a line `acknowledged N` appears on standard output, even with --json, after each
 batch: the first N records of the file are durable at that moment.")]

@@ -87,11 +87,10 @@ impl HelpArguments {
         }
         let mut command = arguments::Arguments::command();
         command.build();
-        for name in &self.command {
+        for (depth, name) in self.command.iter().enumerate() {
             let found = command.find_subcommand(name).cloned();
-            command = found.ok_or_else(|| {
-                Failure::refused(format!("there is no command `{name}`; `lapis help` lists them"))
-            })?;
+            let above = &self.command[..depth];
+            command = found.ok_or_else(|| Failure::refused(arguments::no_command(above, name)))?;
         }
         let text: StyledStr = command.render_long_help();
         output.line(text)?;

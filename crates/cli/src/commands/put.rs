@@ -20,7 +20,7 @@ use crate::time_argument;
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Store a value under a key; durable when the command ends
+/// Store a value under a key; durable when the command ends, with --pmem if that is persistent memory
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -30,8 +30,8 @@ Examples:
   lapis put --dir /tmp/store --ttl 30m session-17 ada
 
 The store and the table are created if they are not there. The value `-` is read from standard
-input; values that are not text come from a file or from there. A value may have up to 1 GiB and is never
-in memory whole.")]
+input; values that are not text come from a file or from there. A value may have up to 1 GiB and
+is never in memory whole.")]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,

@@ -22,10 +22,10 @@ Examples:
   lapis ycsb --workload c --dir /tmp/store        uses what an earlier load left there
   lapis ycsb --workload a,b,c,d,e,f --plot ycsb.svg --csv ycsb.csv
 
-Workloads run one after the other over the same records; without --dir in memory, where nothing waits
-for a disk. A wrong answer of the store ends the run with exit code 1. Hardware does not
-count, so the counts per operation are from a smaller run by one thread on the modelled machine. With
---json the fields at the top are those of the last workload, `runs` has them all.")]
+Workloads run one after the other over the same records; without --dir in memory, where nothing
+waits for a disk. A wrong answer of the store ends the run with exit code 1. Hardware does not
+count, so the counts per operation are from a smaller run by one thread on the modelled machine.
+With --json the fields at the top are those of the last workload, `runs` has them all.")]
 pub struct Arguments {
     /// The workloads, separated by commas: load, a, b, c, d, e, f
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "load,a", value_parser = parse_workload)]

@@ -59,6 +59,32 @@ fn options_that_mean_nothing_beside_others_are_refused() {
 }
 
 #[test]
+fn an_unknown_run_is_refused_with_those_that_there_are_of_several_workers_too() {
+    refused(&["store:nope"], "store:ssd");
+    refused(&["store:nope"], "store:reading-in-transaction");
+    refused(&["wort:nope"], "wort:unlinking");
+    let help = run(["crash", "--help"]).good_text();
+    assert!(help.contains("an unknown RUN lists them"), "{help}");
+}
+
+#[test]
+fn a_flush_that_there_is_not_is_refused_with_those_of_that_file() {
+    let file = "crates/index/src/wort/change.rs";
+    // As the help text has it.
+    let asked = format!("{file}:LINE:COLUMN flush");
+    let refusal = run(["crash", "wort:u64", "--ops", "3", "--without", &asked]);
+    let sentence = refusal.sentence(2);
+    let (_, names) = sentence.split_once("; there are ").unwrap();
+    let one = names.split(", ").find(|name| name.ends_with(" flush")).unwrap();
+    assert!(one.starts_with(file), "{sentence}");
+    assert_ne!(run(["crash", "wort:u64", "--ops", "3", "--without", one]).code, Some(2), "{one}");
+    refused(
+        &["wort:u64", "--ops", "3", "--without", "nope"],
+        "`lapis crash wort --persist-points` lists them",
+    );
+}
+
+#[test]
 fn a_page_that_cannot_be_written_is_refused_before_anything_is_explored() {
     let scene = Scene::new();
     let page = scene.path("nowhere/x.html");

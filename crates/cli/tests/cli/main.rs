@@ -6,6 +6,7 @@ mod crash_stopped;
 mod crash_timeline;
 mod demo;
 mod documented_json;
+mod documents;
 mod import_export;
 mod json_schema;
 mod kills;

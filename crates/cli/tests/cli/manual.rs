@@ -13,7 +13,13 @@ fn help_lists_what_people_want_to_do_and_each_command_there_exists() {
     }
     let of_lab = run(["help", "lab", "log"]).good_text();
     assert!(of_lab.contains("lapis lab log"), "{of_lab}");
-    assert!(run(["help", "nothing"]).sentence(2).contains("no command `nothing`"));
+    let nothing = run(["help", "nothing"]);
+    assert_eq!(nothing.sentence(2), "there is no command `nothing`; `lapis --help` lists them");
+    let nothing = run(["help", "lab", "nothing"]);
+    assert_eq!(
+        nothing.sentence(2),
+        "there is no command `lab nothing`; `lapis lab --help` lists them"
+    );
 }
 
 #[test]

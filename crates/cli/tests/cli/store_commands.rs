@@ -110,6 +110,26 @@ fn tables_in_persistent_indexes_lie_in_persistent_memory() {
 }
 
 #[test]
+fn a_file_that_stands_for_persistent_memory_is_said_to_with_what_a_store_can_do_about_it() {
+    let scene = Scene::new();
+    let memory = scene.path("memory");
+    scene.run(["put", "key", "a", "--pmem", text(&memory), "--pmem-mib", "16"]).good();
+    let info = scene.run(["info", "--json"]).json();
+    // A memory file system keeps it no longer than that, and says so itself.
+    if info["tiers"][2]["medium"] == "file" {
+        let why = info["why"].as_str().unwrap();
+        assert!(why.contains("not a power cut") && why.contains("without --pmem"), "{why}");
+        assert!(!why.contains("open with"), "{why}");
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_made_is_refused_by_the_name_that_was_given() {
+    let outcome = Scene::new().run(["put", "key", "a", "--pmem", "/nonexistent/x"]);
+    assert_eq!(outcome.sentence(2), "/nonexistent/x: no such file");
+}
+
+#[test]
 fn chances_of_pages_in_persistent_memory_are_chosen_each_time_and_told() {
     let scene = Scene::new();
     let memory = scene.path("memory");

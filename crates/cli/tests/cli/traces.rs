@@ -28,6 +28,32 @@ pub fn one_operation(fenced: bool) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
+#[test]
+fn macros_that_are_switched_off_may_stand_as_statements() {
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../../include");
+    let source = "#include \"lapis_trace.h\"\n\
+                  int main(void) {\n\
+                  static char region[64];\n\
+                  LAPIS_TRACE_BEGIN(\"x\", region, sizeof region);\n\
+                  LAPIS_TRACE_SYNC();\n\
+                  LAPIS_TRACE_END();\n\
+                  return LAPIS_TRACE_BEGIN(\"x\", region, 64) + LAPIS_TRACE_SYNC() + LAPIS_TRACE_END();\n\
+                  }\n";
+    let scene = Scene::new();
+    for (compiler, name) in [("cc", "off.c"), ("c++", "off.cpp")] {
+        let mut command = std::process::Command::new(compiler);
+        command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-DLAPIS_TRACE_OFF", include]);
+        command.arg("-o").arg(scene.path("off")).arg(scene.file(name, source));
+        let Ok(output) = command.output() else {
+            eprintln!("skipped: there is no `{compiler}` on this machine");
+            continue;
+        };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let ended = std::process::Command::new(scene.path("off")).status().unwrap();
+        assert_eq!(ended.code(), Some(0));
+    }
+}
+
 fn saved(scene: &Scene, file: &[u8]) -> std::path::PathBuf {
     let path = scene.path("p.trace");
     std::fs::write(&path, file).unwrap();

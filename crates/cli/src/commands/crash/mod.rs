@@ -57,7 +57,7 @@ Examples:
   lapis crash p-clht --workers 3 --schedules 1000
   lapis crash p-clht --workers 3 --mutant p-clht/unflushed-remove --html p-clht.html
   lapis crash p-clht --ops 40 --every-store --strategy exhaustive
-  lapis crash wort --without 'crates/index/src/wort/change.rs:27:20 flush' --html wort.html
+  lapis crash wort --without 'crates/index/src/wort/change.rs:LINE:COLUMN flush' --html wort.html
   lapis crash --all --budget 60s
   lapis crash --mutants --structure wort
   lapis crash --rates --row WORT
@@ -67,13 +67,14 @@ Examples:
   lapis crash wort:u64 --record wort.trace
 
 Operations run once on the modelled machine. At every moment the power is cut; all states that the
-caches and queues may then leave are recovered from (a seeded sample where there are too many), and
-each is checked: acknowledged operations are there, the one in flight is whole or not at all, the
-invariants hold, nothing leaks, a second recovery changes nothing, and it goes on working, every second one
-opened once more meanwhile. Unless one run is asked for, some runs begin with a power cut (--cut-in). The same seed tries the same
-images on any machine. A violation ends with exit code 1 and prints the command that shows it again.
-SIGINT (Ctrl-C) and SIGTERM stop a run early: it prints what it has found, and says so; the exit code is
-1 if that is a violation, else 130 or 143. A second one ends it at once.
+caches and queues may then leave are recovered from (a seeded sample where there are too many),
+and each is checked: acknowledged operations are there, the one in flight is whole or not at all,
+the invariants hold, nothing leaks, a second recovery changes nothing, and it goes on working,
+every second one opened once more meanwhile. Unless one run is asked for, some runs begin with a
+power cut (--cut-in). The same seed tries the same images on any machine. A violation ends with
+exit code 1 and prints the command that shows it again. SIGINT (Ctrl-C) and SIGTERM stop a run
+early: it prints what it has found, and says so; the exit code is 1 if that is a violation, else
+130 or 143. A second one ends it at once.
 
 --persist-points switches off each flush and each fence of the structure in turn; the checker must
 then find a violation, else that flush or fence is not needed (exit code 1).
@@ -87,7 +88,8 @@ the same budget and must be silent. Exit code 1 if a mutant survives every strat
 --rates measures how many images per second of one core get their verdict, and how many are run, for
 each structure (docs/crash-checker.md has the table).
 
---coverage explores every structure with few images and lists what of its flushes, fences and events is never passed.
+--coverage explores every structure with few images and lists what of its flushes, fences and
+events is never passed.
 
 --trace checks what another program recorded, in C or C++ with the macros of include/lapis_trace.h:
 that operations are durable when they end, that what the program asserts holds, and, with --recover,
@@ -97,13 +99,13 @@ docs/bring-your-own.md shows how. --performance lists flushes and fences that we
 no failure.
 
 --workers runs short histories of several workers, whose events a scheduler interleaves and whose
-stores wait in store buffers; after every crash there must be an order of the completed calls, and of
-some of those in flight, that explains every answer and the recovered contents. Indexes are read key by
-key, by many keys at once, and by scans. One history in four begins with what a power cut has left, but
-not with --deviations. A violation is shrunk to few calls and a schedule with few deviations, as far as
-there is one.")]
+stores wait in store buffers; after every crash there must be an order of the completed calls, and
+of some of those in flight, that explains every answer and the recovered contents. Indexes are
+read key by key, by many keys at once, and by scans. One history in four begins with what a power
+cut has left, but not with --deviations. A violation is shrunk to few calls and a schedule with
+few deviations, as far as there is one.")]
 pub struct Arguments {
-    /// What to explore
+    /// A structure with all its runs, or one of them as NAME:RUN; an unknown RUN lists them
     #[arg(value_name = "STRUCTURE", value_parser = StructureNames,
           required_unless_present_any = ["mutants", "all", "trace", "rates", "coverage"])]
     structure: Option<String>,
@@ -159,7 +161,7 @@ pub struct Arguments {
     /// by commas; `-` for none
     #[arg(long, value_name = "NUMBERS", value_parser = parse_numbers)]
     keep: Option<Numbers>,
-    /// Switch off this flush or fence, named as `--persist-points` names it
+    /// Switch off this flush or fence, named as `--persist-points` names it; a wrong LINE lists those of the file
     #[arg(long, value_name = "POINT", conflicts_with = "persist_points")]
     without: Option<String>,
     /// Do not look for the shortest case of a violation
@@ -237,7 +239,9 @@ impl TypedValueParser for StructureNames {
         let names: Vec<_> = match Structure::from_str(&name) {
             Ok(_) => return Ok(name),
             Err(CrashError::UnknownSubject { structure, known, .. }) => {
-                std::iter::once(structure).chain(known).collect()
+                let histories = Structure::from_str(structure).map(Structure::histories);
+                let histories = histories.unwrap_or_default();
+                std::iter::once(structure).chain(known).chain(histories).collect()
             }
             Err(_) => Structure::all().map(Structure::name).collect(),
         };
@@ -454,12 +458,23 @@ fn persist_point(
     name: &str,
 ) -> Result<PersistPoint, Failure> {
     let only = arguments.structure.as_deref();
-    persist_point_called(structure, only, options, name)?.ok_or_else(|| {
-        Failure::refused(format!(
-            "{structure} has no flush or fence called {name:?}; `lapis crash {structure} \
+    if let Some(point) = persist_point_called(structure, only, options, name)? {
+        return Ok(point);
+    }
+    let file_of = |name: &str| name.split(':').next().map(str::to_owned);
+    let known = points_of_sources(structure, only, options)?;
+    let names = known.iter().map(ToString::to_string);
+    let names: Vec<_> = names.filter(|it| file_of(it) == file_of(name)).collect();
+    Err(Failure::refused(match names.is_empty() {
+        true => format!(
+            "{structure} has no flush or fence called `{name}`; `lapis crash {structure} \
              --persist-points` lists them"
-        ))
-    })
+        ),
+        false => format!(
+            "{structure} has no flush or fence called `{name}`; there are {}",
+            names.join(", ")
+        ),
+    }))
 }
 
 /// Writes the page of the first violation that was shrunk.

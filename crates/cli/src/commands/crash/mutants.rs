@@ -36,8 +36,8 @@ pub struct Arguments {
     /// Put the tables into this document, in place of those there
     #[arg(long, value_name = "FILE", requires = "tables", conflicts_with = "of")]
     pub write: Option<PathBuf>,
-    /// Explore the structure while it commits this known error (`--mutants` lists them; some show with
-    /// `--workers` only)
+    /// Explore the structure while it commits this known error (docs/mutants.md says what each is; some
+    /// show with `--workers` only)
     #[arg(long, value_name = "MUTANT", conflicts_with_all = ["mutants", "all", "persist_points",
           "record", "performance", "trace"], value_parser = names())]
     pub mutant: Option<Mutant>,

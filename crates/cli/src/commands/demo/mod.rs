@@ -58,8 +58,8 @@ Examples:
 The records are source lines of the crates that lapis was built from, found in cargo's registry
 directory; where that is missing, other text of this machine. The store lies in a temporary
 directory, which is removed at the end. Exit code 1 if an acknowledged write was lost or the crash
-checker found a state that Lapis does not survive. SIGINT (Ctrl-C) and SIGTERM end it early, with exit
-code 130 or 143 if nothing was wrong until then; the store is removed then, too.")]
+checker found a state that Lapis does not survive. SIGINT (Ctrl-C) and SIGTERM end it early, with
+exit code 130 or 143 if nothing was wrong until then; the store is removed then, too.")]
 pub struct Arguments {
     /// Records to load
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=MOST_RECORDS))]

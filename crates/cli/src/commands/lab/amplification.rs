@@ -18,9 +18,9 @@ Examples:
   lapis lab amplification --index p-clht,fast-fair --threads 1,4,16,32 --plot amplification.svg
   lapis lab amplification --keys 1000000 --csv amplification.csv
 
-Each index is loaded (load), then asked: a is half inserts and half lookups, b one insert in twenty, c
-lookups. Everything is modelled, with the caches and modules of the study (IEEE Access 2021), the caches
-scaled to the number of keys.")]
+Each index is loaded (load), then asked: a is half inserts and half lookups, b one insert in
+twenty, c lookups. Everything is modelled, with the caches and modules of the study (IEEE Access
+2021), the caches scaled to the number of keys.")]
 pub struct Arguments {
     /// The structures, separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = index_kinds())]

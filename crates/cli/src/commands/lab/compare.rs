@@ -17,12 +17,13 @@ Examples:
   cargo run --release --features peers -- lab compare --only get,scan-100 --stores lapis,lmdb
   cargo run --release --features peers -- lab compare --directory /mnt/disk --write docs/compare.md
 
-lapis-pm has its log in memory that poses as persistent memory: caches are written back and fenced as for it, and
-what it acknowledges does not survive a power cut.
+lapis-pm has its log in memory that poses as persistent memory: caches are written back and fenced
+as for it, and what it acknowledges does not survive a power cut.
 
-Every case runs in a process of its own. Commits of put and put-1000 survive a power cut when they return;
-those of the other workloads may be lost until a sync, which the time of a load includes. Every value
-that is read is checked. Durable figures are the disk's as well: they count only beside each other.")]
+Every case runs in a process of its own. Commits of put and put-1000 survive a power cut when they
+return; those of the other workloads may be lost until a sync, which the time of a load includes.
+Every value that is read is checked. Durable figures are the disk's as well: they count only
+beside each other.")]
 pub struct Arguments {
     /// Records to load
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]

@@ -21,10 +21,10 @@ Examples:
   lapis lab coroutine --calibrate
   lapis lab coroutine --calibrate --profile my.toml --into my.toml
 
-Lookups and inserts on leaves as FPTree has them, more than the caches hold, with groups of tasks in
-flight on one thread: they prefetch and give way (reads), and share one fence (writes). Speed-ups are
-against one operation at a time that does neither. After Fig. 12 of van Renen et al. (VLDB Journal
-2020).
+Lookups and inserts on leaves as FPTree has them, more than the caches hold, with groups of tasks
+in flight on one thread: they prefetch and give way (reads), and share one fence (writes).
+Speed-ups are against one operation at a time that does neither. After Fig. 12 of van Renen et al.
+(VLDB Journal 2020).
 
 --calibrate measures what this machine's core does for an operation and for giving way, beside the
 memory accesses that the profile charges: with all lines in L1; and how much of a page walk a group

@@ -31,10 +31,10 @@ Examples:
 Every modelled figure comes out of running the access pattern of the published measurement through
 the model, in virtual time, the same on every run and every machine; nothing here is measured on
 this machine unless --this-machine is given, which prints what is measured and what is modelled in
-separate columns. Trust: M measured on hardware and published, D derived from such data, A stated by a
-vendor or a secondary source. Role: figures that a field was computed from (derived) or fitted to
-(fitted), and those that the model was not made from (independent). Figures that nobody published say so. A profile is a file; `--fields`
-prints where each of its figures comes from.")]
+separate columns. Trust: M measured on hardware and published, D derived from such data, A stated
+by a vendor or a secondary source. Role: figures that a field was computed from (derived) or
+fitted to (fitted), and those that the model was not made from (independent). Figures that nobody
+published say so. A profile is a file; `--fields` prints where each of its figures comes from.")]
 pub struct Arguments {
     /// The device profile: a built-in one, or the path of a file
     #[arg(long, value_name = "P", default_value = OPTANE_100)]

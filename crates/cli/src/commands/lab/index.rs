@@ -24,15 +24,18 @@ Examples:
   lapis lab index --index wort,fast-fair --operation insert,get --distribution dense,zipf
   lapis lab index --keys 10000 --operation ycsb-a,ycsb-e --json
   lapis lab index --operation insert --modelled-only --write README.md
-  lapis lab index --index p-clht --operation insert --modelled-only --keys 2000000 --caches-for-keys 64000000
+  lapis lab index --index p-clht --operation insert --modelled-only \\
+      --keys 2000000 --caches-for-keys 64000000
   lapis lab index --measured-only --pmem /mnt/dax
-  lapis lab index --measured-only --keys 4000000 --operation load,get --each-key-once --runs 5 --pages small
+  lapis lab index --measured-only --keys 4000000 --operation load,get \\
+      --each-key-once --runs 5 --pages small
   lapis lab index --peers --keys 4000000
   lapis lab index --peers --keys 4000000 --runs 3 --write docs/wort-study.md --write README.md
 
 Measured and modelled are separate columns and never mixed: measured is this machine's time, in
-anonymous memory or that of --pmem; modelled are counts per operation and virtual time on the machine of the profile,
-the same on every run and every machine; --threads are its logical workers. Operations that need order are left out for hash tables.")]
+anonymous memory or that of --pmem; modelled are counts per operation and virtual time on the
+machine of the profile, the same on every run and every machine; --threads are its logical
+workers. Operations that need order are left out for hash tables.")]
 pub struct Arguments {
     /// The structures, separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = index_kinds())]

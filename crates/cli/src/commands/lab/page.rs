@@ -29,8 +29,8 @@ anonymous memory, for no more threads than it has processors; modelled is the vi
 profile's machine, the same on every run. The crossover is the number of dirty lines up to which a
 log of them is faster than a copy of the page.
 
---calibrate prints what the hybrid needs to know to choose, as a section of a device profile (of this
-machine with --measured-only); --into puts it into a profile's file.",
+--calibrate prints what the hybrid needs to know to choose, as a section of a device profile (of
+this machine with --measured-only); --into puts it into a profile's file.",
     mut_arg("plot", |plot| plot.conflicts_with("calibrate")),
     mut_arg("csv", |csv| csv.conflicts_with("calibrate")),
     mut_arg("write", |write| write.conflicts_with("calibrate")))]

@@ -31,17 +31,18 @@ Examples:
   lapis lab wort --depths --keys 128Mi --index fptree --distribution sparse
   lapis lab wort --write docs/wort-study.md --plot wort.html
 
-Inserts and searches, their traffic, range queries, recovery and byte-string keys, of the structures of
-Lee et al., WORT (FAST 2017), Figs. 7 to 10, Table 1 and section 5.4. Measured and modelled are separate tables and never mixed:
-measured is this machine's time, in anonymous memory, with real flushes; modelled are counts, and
-virtual time by latency of persistent memory, on the machine of the profile (wort-study is the paper's:
-15 MB of last-level cache, every clflush counted and delayed), the same on every run and every machine.
-M is a million, Mi 1,048,576. Keys that do not fit into the memory that is free are refused.
+Inserts and searches, their traffic, range queries, recovery and byte-string keys, of the
+structures of Lee et al., WORT (FAST 2017), Figs. 7 to 10, Table 1 and section 5.4. Measured and
+modelled are separate tables and never mixed: measured is this machine's time, in anonymous
+memory, with real flushes; modelled are counts, and virtual time by latency of persistent memory,
+on the machine of the profile (wort-study is the paper's: 15 MB of last-level cache, every clflush
+counted and delayed), the same on every run and every machine. M is a million, Mi 1,048,576. Keys
+that do not fit into the memory that is free are refused.
 
-With --depths one structure is built at a time and given back before the next is begun; what each needs
-is said beforehand, and one that does not fit is left out. With --write its rows take their place
-among those of earlier runs. A model of another size than the default one is written into sections that
-name its size."
+With --depths one structure is built at a time and given back before the next is begun; what each
+needs is said beforehand, and one that does not fit is left out. With --write its rows take their
+place among those of earlier runs. A model of another size than the default one is written into
+sections that name its size."
 )]
 pub struct Arguments {
     /// The structures, separated by commas [default: all of the study]

@@ -36,10 +36,11 @@ Examples:
   lapis trace --map pool --output-acknowledges -- ./server pool
   lapis crash --trace pool.trace --recover './check'
 
-The program (x86-64, as it is) runs in QEMU's user-mode emulation, with a plug-in that sees stores to the mapped
-file, clwb, clflushopt, clflush, sfence, mfence, locked instructions, stores past the caches, and msync, fsync,
-fdatasync. It takes QEMU 7.2 and a C compiler (Debian 12: apt-get install qemu-user gcc) and, for source lines, a program
-compiled with -g and addr2line (binutils). docs/bring-your-own.md says what such a trace does and does not have.")]
+The program (x86-64, as it is) runs in QEMU's user-mode emulation, with a plug-in that sees stores
+to the mapped file, clwb, clflushopt, clflush, sfence, mfence, locked instructions, stores past
+the caches, and msync, fsync, fdatasync. It takes QEMU 7.2 and a C compiler (Debian 12: apt-get
+install qemu-user gcc) and, for source lines, a program compiled with -g and addr2line (binutils).
+docs/bring-your-own.md says what such a trace does and does not have.")]
 pub struct Arguments {
     /// The file that the program maps (MAP_SHARED); it may create it
     #[arg(long, value_name = "FILE")]
