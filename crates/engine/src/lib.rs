@@ -45,7 +45,7 @@
 //!   Records of tables that are gone at the end of the log are left out: their pages may be others by now. Not of
 //!   one that was dropped and whose long values are still to be listed: it has all of its pages (`drop.rs`).
 //!
-//! Tables in persistent indexes have invariants of their own, X1 to X4 in `index_table.rs`.
+//! Tables in persistent indexes have invariants of their own, X1 to X5 in `index_table.rs`.
 //!
 //! # Order of writes
 //!
