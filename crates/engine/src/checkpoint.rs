@@ -115,10 +115,7 @@ impl<D: Domain> Shared<D> {
             if grow()? {
                 continue;
             }
-            let kept = self.order.kept_from().filter(|&kept| {
-                std::env::var_os("UNDO").is_some_and(|undo| undo == "1")
-                    || own.is_none_or(|own| kept < own)
-            });
+            let kept = self.order.kept_from().filter(|&kept| own.is_none_or(|own| kept < own));
             self.checkpoint()?;
             match kept {
                 Some(kept) if !has_room() => self.order.wait_beyond(kept)?,

@@ -5,15 +5,12 @@ use std::sync::Arc;
 use lapis_device::{Config, Modelled, RunEnd, SchedulePolicy, WorkerProgram};
 use lapis_engine::{Durability, Engine, EngineError, Table};
 
-use crate::harness::{modelled, modelled_with_log};
+use crate::harness::{modelled, modelled_with, small};
 
 /// Ways to use a table: see [`use_table`].
 const WAYS: u64 = 6;
 /// Bytes of a value that is in chunks.
 const LONG: usize = 9000;
-
-/// Blocks of a log that some commits fill: of a ring of 256 KiB.
-const SHORT_LOG_BLOCKS: u64 = 2 + 64;
 
 /// What a table's key has.
 fn value_of(table: &str, bytes: usize) -> Vec<u8> {
@@ -97,7 +94,10 @@ fn who_uses_a_table_while_it_is_dropped_gets_what_it_had_or_is_refused() {
 
 /// A worker makes and drops tables while others fill the log, which is short.
 fn make_and_drop_while_others_commit(policy: &SchedulePolicy) -> Result<(), String> {
-    let (machine, engine) = modelled_with_log(Config::concurrent(), SHORT_LOG_BLOCKS);
+    // Some commits fill a ring of 64 KiB.
+    let mut options = small();
+    (options.log.segment_bytes, options.log.batch_bytes) = (16 << 10, 16 << 10);
+    let (machine, engine) = modelled_with(Config::concurrent(), &options, 2 + 16);
     let tables = ["left", "right"].map(|name| engine.create_table(name).unwrap());
     let commit = |table: &Arc<Table<Modelled>>| {
         let mut transaction = engine.begin().unwrap();
@@ -107,19 +107,16 @@ fn make_and_drop_while_others_commit(policy: &SchedulePolicy) -> Result<(), Stri
         transaction.commit(Durability::Eventual).unwrap();
     };
     let mut programs: Vec<WorkerProgram<'_>> = vec![Box::new(|| {
-        for _ in 0..std::env::var("MAKES").map_or(3, |n| n.parse().unwrap()) {
+        for _ in 0..3 {
             engine.create_table("short-lived").unwrap();
             engine.drop_table("short-lived").unwrap();
             while engine.maintain().unwrap() {}
         }
     })];
     for table in &tables {
-        programs.push(Box::new(|| (0..std::env::var("COMMITS").map_or(40, |n| n.parse().unwrap())).for_each(|_| commit(table))));
+        programs.push(Box::new(|| (0..40).for_each(|_| commit(table))));
     }
-    let run = machine.run_workers(policy, programs);
-    println!("steps {} switches {} checkpoints {}", run.schedule.len(), run.schedule.switches(), engine.statistics().checkpoints);
-    let end = run.end;
-    if end != RunEnd::Completed { return Err(format!("{end:?}")); }
+    let end = machine.run_workers(policy, programs).end;
     engine.checkpoint().unwrap();
     match (end, engine.check()) {
         (RunEnd::Completed, problems) if problems.is_empty() => Ok(()),
@@ -130,15 +127,7 @@ fn make_and_drop_while_others_commit(policy: &SchedulePolicy) -> Result<(), Stri
 /// Who makes a table or frees one keeps the log from being cut, and commits: where the log is full, all others wait for it.
 #[test]
 fn who_makes_a_table_or_frees_one_does_not_wait_for_itself() {
-    let n = |name: &str, or: u32| std::env::var(name).map_or(or, |n| n.parse().unwrap());
-    let policies: Vec<_> = match n("KIND", 0) {
-        0 => (0..n("SEEDS", 100) as u64).map(|seed| SchedulePolicy::Priorities { seed, changes: n("CHANGES", 3), events: n("EVENTS", 3000) }).collect(),
-        1 => (0..n("SEEDS", 100) as u64).map(|seed| SchedulePolicy::Random { seed }).collect(),
-        _ => (0..n("SEEDS", 100) as u64).map(|seed| SchedulePolicy::Interrupted { seed }).collect(),
-    };
-    let mut bad = 0;
-    for policy in policies {
-        if let Err(e) = make_and_drop_while_others_commit(&policy) { bad += 1; if bad < 4 { println!("{policy:?} {e}"); } }
+    for policy in SchedulePolicy::of_seeds(100, 3, 3000) {
+        assert_eq!(make_and_drop_while_others_commit(&policy), Ok(()), "{policy:?}");
     }
-    println!("bad {bad}");
 }

@@ -93,18 +93,22 @@ pub fn open(
 
 /// An engine on a modelled machine.
 pub fn modelled(config: Config) -> (Modelled, Engine<Modelled>) {
-    modelled_with_log(config, LOG_BLOCKS)
+    modelled_with(config, &small(), LOG_BLOCKS)
 }
 
-/// The same, with so many blocks for the log.
-pub fn modelled_with_log(config: Config, log_blocks: u64) -> (Modelled, Engine<Modelled>) {
+/// The same, with these options, and so many blocks for the log.
+pub fn modelled_with(
+    config: Config,
+    options: &EngineOptions,
+    log_blocks: u64,
+) -> (Modelled, Engine<Modelled>) {
     let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
     let machine = Modelled::over(&region, config);
     let device = |blocks| {
         Arc::new(ModelledSsd::attached_to(&machine, blocks, SsdConfig::default()).unwrap()) as _
     };
     let storage = Storage::ssd(device(1), device(log_blocks));
-    let engine = Engine::create(machine.clone(), storage, &small()).unwrap();
+    let engine = Engine::create(machine.clone(), storage, options).unwrap();
     (machine, engine)
 }
 
