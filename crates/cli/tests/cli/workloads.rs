@@ -131,7 +131,7 @@ fn the_laboratory_refuses_what_it_does_not_have() {
         run(["lab", "index", "--index", "p-clht", "--operation", "range", "--keys", "10"]);
     assert!(outcome.sentence(2).contains("name an ordered index"), "{outcome:?}");
     let outcome = run(["lab", "tiers"]);
-    assert!(outcome.sentence(2).contains("there is no command `tiers`"), "{outcome:?}");
+    assert!(outcome.sentence(2).contains("there is no command `lab tiers`"), "{outcome:?}");
 }
 
 #[test]
