@@ -22,7 +22,7 @@
 //! * R4. A flush makes no promise until the same thread's next fence; that fence then promises the
 //!   contents that the line had when it was flushed.
 //! * R5. A compare-exchange or swap is visible, not durable. On x86-64 it also completes this
-//!   thread's earlier flushes, like a fence; on aarch64, and where a fence is an `fdatasync`, it does
+//!   thread's earlier flushes and non-temporal stores, like a fence; on aarch64, and where a fence is an `fdatasync`, it does
 //!   not. So nothing may rest on that, and crashes are explored without it.
 //! * R6. Bytes copied non-temporally may persist in any 8-byte subset until this thread's next
 //!   fence, which makes all of them durable.
