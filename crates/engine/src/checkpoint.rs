@@ -171,3 +171,44 @@ impl<D: Domain> Shared<D> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lapis_buffer::{BufferOptions, SpaceOptions};
+    use lapis_device::{Config, Modelled, ModelledSsd, RunEnd, SchedulePolicy, SsdConfig};
+    use lapis_pmem::Region;
+
+    use crate::engine::{Engine, EngineOptions};
+    use crate::storage::Storage;
+
+    #[test]
+    fn who_has_the_log_kept_does_not_wait_for_itself_where_there_is_no_room() {
+        let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
+        let machine = Modelled::over(&region, Config::concurrent());
+        let device = |blocks| {
+            Arc::new(ModelledSsd::attached_to(&machine, blocks, SsdConfig::default()).unwrap()) as _
+        };
+        let mut options = EngineOptions::new(7);
+        let space = SpaceOptions { page_bytes: 4096, batch_pages: 8 };
+        options.buffer =
+            BufferOptions { frames: 64, most_changed_frames: 32, space, ..options.buffer };
+        (options.log.segment_bytes, options.log.batch_bytes) = (64 << 10, 64 << 10);
+        let storage = Storage::ssd(device(1), device(2 + 64));
+        let engine = Engine::create(machine.clone(), storage, &options).unwrap();
+        let shared = engine.shared();
+        let policy = SchedulePolicy::Random { seed: 1 };
+        let run = machine.run_workers(
+            &policy,
+            vec![Box::new(|| {
+                let kept = shared.order.keep_log();
+                // As others do who may have to log all of it again.
+                let _others = shared.keep_room_to_log_again(shared.log.free_bytes());
+                shared.make_room(0, Some(kept)).unwrap();
+                shared.order.let_go_of_log(kept);
+            })],
+        );
+        assert_eq!(run.end, RunEnd::Completed);
+    }
+}

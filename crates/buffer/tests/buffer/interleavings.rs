@@ -10,8 +10,8 @@ use lapis_buffer::mutants::{
     READ_ON_IN_PM, SWIZZLED_REFERENCE_WRITTEN,
 };
 use lapis_buffer::{
-    BufferError, BufferManager, BufferOptions, LogError, NoLog, PageKind, PageNumber,
-    PersistentTier, Placement, Statistics, TierOptions, TierStatistics, WriteAheadLog,
+    BufferError, BufferManager, BufferOptions, ExclusivePage, LogError, NoLog, PageKind,
+    PageNumber, PersistentTier, Placement, Statistics, TierOptions, TierStatistics, WriteAheadLog,
 };
 use lapis_device::{
     Config, Modelled, ModelledSsd, RunEnd, SchedulePolicy, SsdConfig, WorkerProgram,
@@ -612,16 +612,21 @@ fn a_page_that_is_written_before_the_log_is_found_on_the_device() {
     }
 }
 
-/// One worker logs changes of latched pages and makes them, one asks where redo begins.
-fn ask_while_pages_change(config: Config, policy: &SchedulePolicy) -> RunEnd {
+/// One worker logs a change of a page, which it has latched, and makes it; one asks where redo begins.
+fn ask_while_a_page_changes(
+    config: Config,
+    policy: &SchedulePolicy,
+    make: impl Fn(&BufferManager<Modelled>, ExclusivePage<'_, Modelled>, u64) + Sync,
+) -> RunEnd {
     let bench = &Bench::new(config, &options(16), Placement::Ssd);
+    let page = bench.manager.allocate_page(PageKind(17), |_| 0).unwrap().number();
     bench.manager.write_all().unwrap();
-    let appended = &AtomicU64::new(0);
+    let (appended, make) = (&AtomicU64::new(0), &make);
     let programs: Vec<WorkerProgram<'_>> = vec![
         Box::new(|| {
-            let mut page = bench.manager.fix_exclusive(bench.root).unwrap();
+            let page = bench.manager.fix_exclusive(page).unwrap();
             let lsn = 1 + appended.fetch_add(1, Ordering::Relaxed);
-            page.write(lsn).set_word(3000, lsn);
+            make(&bench.manager, page, lsn);
         }),
         Box::new(|| {
             let end = appended.load(Ordering::Relaxed);
@@ -634,39 +639,26 @@ fn ask_while_pages_change(config: Config, policy: &SchedulePolicy) -> RunEnd {
 
 #[test]
 fn a_page_that_is_being_changed_holds_back_the_log() {
+    let ask = |config, policy: &SchedulePolicy| {
+        ask_while_a_page_changes(config, policy, |_, mut page, lsn| {
+            page.write(lsn).set_word(3000, lsn);
+        })
+    };
     for policy in policies(100) {
-        assert_eq!(ask_while_pages_change(Config::concurrent(), &policy), RunEnd::Completed);
+        assert_eq!(ask(Config::concurrent(), &policy), RunEnd::Completed);
     }
     let mutant = || Config::concurrent().committing(LATCHED_PAGE_OVERLOOKED);
-    let mut ends = policies(100).map(|policy| ask_while_pages_change(mutant(), &policy));
+    let mut ends = policies(100).map(|policy| ask(mutant(), &policy));
     assert!(ends.any(|end| end != RunEnd::Completed));
-}
-
-/// One worker logs that a page is free and frees it, as a merge does, and one asks where redo begins.
-fn ask_while_a_page_is_freed(policy: &SchedulePolicy) -> RunEnd {
-    let bench = &Bench::new(Config::concurrent(), &options(16), Placement::Ssd);
-    let page = bench.manager.allocate_page(PageKind(17), |_| 0).unwrap().number();
-    bench.manager.write_all().unwrap();
-    let appended = &AtomicU64::new(0);
-    let programs: Vec<WorkerProgram<'_>> = vec![
-        Box::new(|| {
-            let page = bench.manager.fix_exclusive(page).unwrap();
-            let lsn = 1 + appended.fetch_add(1, Ordering::Relaxed);
-            assert_eq!(page.read().lsn(), 0);
-            bench.manager.free_page(page, lsn).unwrap();
-        }),
-        Box::new(|| {
-            let end = appended.load(Ordering::Relaxed);
-            let oldest = bench.manager.oldest_change();
-            assert!(end == 0 || oldest == Some(1), "the log would be cut behind change {end}");
-        }),
-    ];
-    bench.machine.run_workers(policy, programs).end
 }
 
 #[test]
 fn a_page_that_is_being_freed_holds_back_the_log() {
     for policy in policies(200) {
-        assert_eq!(ask_while_a_page_is_freed(&policy), RunEnd::Completed, "{policy:?}");
+        let end = ask_while_a_page_changes(Config::concurrent(), &policy, |manager, page, lsn| {
+            assert_eq!(page.read().lsn(), 0);
+            manager.free_page(page, lsn).unwrap();
+        });
+        assert_eq!(end, RunEnd::Completed, "{policy:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_device::{Config, Modelled, RunEnd, SchedulePolicy, WorkerProgram};
 use lapis_engine::{Durability, Engine, EngineError, Table};
 
-use crate::harness::{modelled, modelled_with, small};
+use crate::harness::modelled;
 
 /// Ways to use a table: see [`use_table`].
 const WAYS: u64 = 6;
@@ -89,45 +89,5 @@ fn who_uses_a_table_while_it_is_dropped_gets_what_it_had_or_is_refused() {
     }
     for policy in SchedulePolicy::of_seeds(seeds, 3, 6 * events) {
         assert_eq!(use_while_dropped(&policy, &mixed), Ok(()), "{policy:?}");
-    }
-}
-
-/// A worker makes and drops tables while others fill the log, which is short.
-fn make_and_drop_while_others_commit(policy: &SchedulePolicy) -> Result<(), String> {
-    // Some commits fill a ring of 64 KiB.
-    let mut options = small();
-    (options.log.segment_bytes, options.log.batch_bytes) = (16 << 10, 16 << 10);
-    let (machine, engine) = modelled_with(Config::concurrent(), &options, 2 + 16);
-    let tables = ["left", "right"].map(|name| engine.create_table(name).unwrap());
-    let commit = |table: &Arc<Table<Modelled>>| {
-        let mut transaction = engine.begin().unwrap();
-        for key in 0..10_u8 {
-            transaction.put(table, &[key], &[7; 1000]).unwrap();
-        }
-        transaction.commit(Durability::Eventual).unwrap();
-    };
-    let mut programs: Vec<WorkerProgram<'_>> = vec![Box::new(|| {
-        for _ in 0..3 {
-            engine.create_table("short-lived").unwrap();
-            engine.drop_table("short-lived").unwrap();
-            while engine.maintain().unwrap() {}
-        }
-    })];
-    for table in &tables {
-        programs.push(Box::new(|| (0..40).for_each(|_| commit(table))));
-    }
-    let end = machine.run_workers(policy, programs).end;
-    engine.checkpoint().unwrap();
-    match (end, engine.check()) {
-        (RunEnd::Completed, problems) if problems.is_empty() => Ok(()),
-        (end, problems) => Err(format!("{end:?}, {problems:?}")),
-    }
-}
-
-/// Who makes a table or frees one keeps the log from being cut, and commits: where the log is full, all others wait for it.
-#[test]
-fn who_makes_a_table_or_frees_one_does_not_wait_for_itself() {
-    for policy in SchedulePolicy::of_seeds(100, 3, 3000) {
-        assert_eq!(make_and_drop_while_others_commit(&policy), Ok(()), "{policy:?}");
     }
 }

@@ -93,22 +93,13 @@ pub fn open(
 
 /// An engine on a modelled machine.
 pub fn modelled(config: Config) -> (Modelled, Engine<Modelled>) {
-    modelled_with(config, &small(), LOG_BLOCKS)
-}
-
-/// The same, with these options, and so many blocks for the log.
-pub fn modelled_with(
-    config: Config,
-    options: &EngineOptions,
-    log_blocks: u64,
-) -> (Modelled, Engine<Modelled>) {
     let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
     let machine = Modelled::over(&region, config);
     let device = |blocks| {
         Arc::new(ModelledSsd::attached_to(&machine, blocks, SsdConfig::default()).unwrap()) as _
     };
-    let storage = Storage::ssd(device(1), device(log_blocks));
-    let engine = Engine::create(machine.clone(), storage, options).unwrap();
+    let storage = Storage::ssd(device(1), device(LOG_BLOCKS));
+    let engine = Engine::create(machine.clone(), storage, &small()).unwrap();
     (machine, engine)
 }
 

@@ -232,7 +232,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
         let mut segments = Vec::new();
         for index in 0..1u64 << depth {
             let prefix = Prefix::of(index << (64 - depth), depth);
-            // RoomNeeded that was asked for is not given back for the first removals.
+            // Room that was asked for is not given back for the first removals.
             let until_counted = few_entries(lines) as u64;
             segments.push(Image::vacant::<K>(prefix, lines).build(pool, until_counted)?);
         }

@@ -153,17 +153,23 @@ fn readers_learn_of_a_movement_before_it_has_ended() {
     }
 }
 
-#[test]
-fn an_entry_that_a_crash_has_left_twice_is_there_once_when_the_table_is_opened() {
+/// A table in which a crash has left a key in its two buckets of the top level: the key, and the bucket that it was to leave.
+fn with_an_entry_left_twice() -> (Numbers, u64, Link<Bucket>) {
     let index = made::<u64>(100);
     let levels = index.levels();
     let places = |key: u64| levels.candidates(hashes_of(&key));
-    // A key whose two buckets of the top level differ.
     let key = (0..).find(|key| places(*key)[0] != places(*key)[1]).unwrap();
-    put_into(&index, places(key)[0], 0, key);
-    put_into(&index, places(key)[1], 1, key);
+    let [stays, leaves, ..] = places(key);
+    put_into(&index, stays, 0, key);
+    put_into(&index, leaves, 1, key);
+    index.root().words[MOVED_WORD].store(index.domain(), leaves.bits() | 1);
+    (index, key, leaves)
+}
+
+#[test]
+fn an_entry_that_a_crash_has_left_twice_is_there_once_when_the_table_is_opened() {
+    let (index, key, _) = with_an_entry_left_twice();
     assert_eq!(index.check().len(), 2);
-    index.root().words[MOVED_WORD].store(index.domain(), places(key)[1].bits() | 1);
     let opened = Numbers::open(Arc::clone(&index.pool), index.root).unwrap();
     assert_sound(&opened);
     assert_eq!(opened.remove(&key).unwrap().previous, Some(key));
@@ -172,14 +178,8 @@ fn an_entry_that_a_crash_has_left_twice_is_there_once_when_the_table_is_opened()
 
 #[test]
 fn a_movement_is_not_completed_under_the_hands_of_who_changes_its_buckets() {
-    let index = made::<u64>(100);
-    let levels = index.levels();
-    let places = |key: u64| levels.candidates(hashes_of(&key));
-    let key = (0..).find(|key| places(*key)[0] != places(*key)[1]).unwrap();
-    put_into(&index, places(key)[0], 0, key);
-    put_into(&index, places(key)[1], 1, key);
-    index.root().words[MOVED_WORD].store(index.domain(), places(key)[1].bits() | 1);
-    let source = index.bucket(places(key)[1]);
+    let (index, key, source) = with_an_entry_left_twice();
+    let source = index.bucket(source);
     let held = index.lock(hashes_of(&key), true);
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| Numbers::open(Arc::clone(&index.pool), index.root));

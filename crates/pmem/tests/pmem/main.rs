@@ -1,6 +1,7 @@
 //! The tests of the persistence layer, linked once.
 
 mod allocator;
+mod allocator_damage;
 #[cfg(not(miri))]
 mod memory_faults;
 #[cfg(not(miri))]
