@@ -201,7 +201,8 @@ impl<D: Domain> Shared<D> {
         let largest = self.log.block_log().largest_payload_bytes();
         let (indexes, pool, identity) =
             (self.memory.indexes, self.memory.pool()?, self.log.identity());
-        let index = IndexTable::create(indexes, pool, kind, options, largest, identity)?;
+        let pieces = &self.memory.pieces;
+        let index = IndexTable::create(indexes, pool, kind, options, pieces, largest, identity)?;
         Ok(Contents::Index(index))
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lapis_blocks::block_log::{BlockLogError, Durability, Lsn};
+use lapis_index::RoomNeeded;
 use lapis_pmem::{Domain, host_lock};
 use lapis_tree::ShowOld;
 
@@ -92,14 +93,14 @@ fn puts_to_indexes<'w, D: Domain>(
     })
 }
 
-/// Bytes of persistent memory that the writes to indexes may take; none if there are none.
-fn room_in_pool<D: Domain>(writes: &[Write<'_, D>]) -> Option<usize> {
+/// What the writes to indexes may take of persistent memory; none if there are none.
+fn room_in_pool<D: Domain>(writes: &[Write<'_, D>]) -> Option<RoomNeeded> {
     let rooms = puts_to_indexes(writes).map(|(index, puts, bytes)| match puts {
         // Removals make room, and must go through where there is none.
-        0 => 0,
-        puts => bytes.saturating_add(index.room_for(puts)),
+        0 => RoomNeeded::default(),
+        puts => index.room_for(puts).and(RoomNeeded { bytes, piece_bytes: 0 }),
     });
-    rooms.reduce(usize::saturating_add)
+    rooms.reduce(RoomNeeded::and)
 }
 
 /// Writes as they go to the log: a record that commits, and the parts before it.
@@ -206,20 +207,25 @@ impl<D: Domain> Shared<D> {
         &self,
         writes: &[Write<'_, D>],
     ) -> Result<Option<Change<'_, D>>, EngineError> {
-        let Some(bytes) = room_in_pool(writes) else { return Ok(None) };
-        let change = self.change_indexes(bytes).or_else(|error| {
+        let Some(mut room) = room_in_pool(writes) else { return Ok(None) };
+        let mut change = self.change_indexes(room.in_all()).or_else(|error| {
             if !error.is_no_room() {
                 return Err(error);
             }
             puts_to_indexes(writes).for_each(|(index, ..)| index.put_off_growth());
             match room_in_pool(writes) {
-                Some(less) if less < bytes => self.change_indexes(less),
+                Some(less) if less.in_all() < room.in_all() => {
+                    room = less;
+                    self.change_indexes(less.in_all())
+                }
                 _ => Err(error),
             }
         })?;
         for (index, puts, _) in puts_to_indexes(writes).filter(|&(_, puts, _)| puts > 0) {
-            index.keep_piece(puts)?;
+            index.keep_piece(puts, change.is_alone())?;
         }
+        // What is kept is not free.
+        change.has_taken(room.piece_bytes);
         Ok(Some(change))
     }
 

@@ -23,8 +23,9 @@
 //!   last one is reachable from the catalog; whoever looks for blocks that nobody reaches has it alone. It is taken
 //!   before stripes.
 //! * X5. Before a transaction's record is in the log, room is promised for all that its puts may take, and kept for what
-//!   they may take in one piece: a record that is there can be applied. What cannot be promised is refused. Removals take
-//!   none.
+//!   they may take in one piece ([`crate::pieces`]): a record that is there can be applied. What cannot be promised is
+//!   refused. Removals take none. An index may grow out of chunks that were promised to others, for it does not know of
+//!   its piece: then there are as many in the piece, and whoever finds no room is given all that is kept.
 //!
 //! # Order
 //!
@@ -45,16 +46,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lapis_index::{
     AnyIndex, IndexError, IndexKind, IndexMaker, IndexOptions, IndexRoot, MAX_KEY_BYTES, RoomNeeded,
 };
-use lapis_pmem::host_lock::{self, HostGuard};
 use lapis_pmem::{
     BlockVisitor, Committed, Domain, EXTENT_BYTES, Guard, Link, PCell, Pool, ReachableBlocks,
     persistent,
 };
 use lapis_tree::ShowOld;
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::EngineError;
 use crate::key_range::KeyRange;
+use crate::pieces::Pieces;
 use crate::scan::Direction;
 
 persistent! {
@@ -85,20 +85,16 @@ pub(crate) struct IndexTable<D: Domain> {
     index: AnyIndex<D, [u8]>,
     root: Link<IndexRoot>,
     largest_record: usize,
-    piece: Mutex<Piece>,
+    pieces: Arc<Pieces>,
     /// Whether nobody has asked for a piece of an index that takes some: what is put is replayed.
     is_replayed: AtomicBool,
+    /// Whether its blocks go: none is kept for it any more. Changed under the lock of the pieces.
+    is_gone: AtomicBool,
 }
-
-/// The block that is kept for what an index may take in one piece, if there is one, and its bytes (X5): chunks that are free
-/// here and there make none.
-type Piece = Option<(Link<PCell<u64>>, usize)>;
 
 impl<D: Domain> Drop for IndexTable<D> {
     fn drop(&mut self) {
-        // Nobody else has the lock.
-        let mut piece = self.piece.get_mut().take();
-        self.free_piece(&mut piece);
+        self.let_go_of_piece();
     }
 }
 
@@ -109,6 +105,7 @@ impl<D: Domain> IndexTable<D> {
         pool: &Arc<Pool<D>>,
         kind: IndexKind,
         options: &IndexOptions,
+        pieces: &Arc<Pieces>,
         largest_payload: usize,
         identity: u64,
     ) -> Result<Self, EngineError> {
@@ -117,7 +114,7 @@ impl<D: Domain> IndexTable<D> {
         let options = IndexOptions { hash_seed, ..options.clone() };
         let root = pool.fence(indexes.create(kind, pool, &options)?);
         // To the catalog it is a number, and durable by now.
-        Self::open(indexes, pool, kind, root.release().bits(), largest_payload)
+        Self::open(indexes, pool, kind, root.release().bits(), pieces, largest_payload)
     }
 
     /// The index whose root is there.
@@ -126,13 +123,15 @@ impl<D: Domain> IndexTable<D> {
         pool: &Arc<Pool<D>>,
         kind: IndexKind,
         root: u64,
+        pieces: &Arc<Pieces>,
         largest_payload: usize,
     ) -> Result<Self, EngineError> {
         let root = Link::from_bits(root);
         let index = indexes.open(kind, Arc::clone(pool), root)?;
         let largest_record = (largest_payload / 4).min(MOST_RECORD_BYTES);
         let is_replayed = AtomicBool::new(piece_bytes(index.room_for(1)) > 0);
-        Ok(Self { index, root, largest_record, piece: Mutex::default(), is_replayed })
+        let (pieces, is_gone) = (Arc::clone(pieces), AtomicBool::new(false));
+        Ok(Self { index, root, largest_record, pieces, is_replayed, is_gone })
     }
 
     pub(crate) fn kind(&self) -> IndexKind {
@@ -194,19 +193,14 @@ impl<D: Domain> IndexTable<D> {
         show(key, link.map(|link| self.read(key, link).unwrap_or_default()));
     }
 
-    fn piece(&self) -> HostGuard<'_, D, MutexGuard<'_, Piece>> {
-        host_lock::lock(self.pool().domain(), &self.piece)
-    }
-
-    /// Bytes of the pool that are to be free for so many puts, beside what they put.
-    pub(crate) fn room_for(&self, puts: usize) -> usize {
+    /// Bytes of the pool that are to be free for so many puts, beside what they put, and of the piece that is yet to be kept
+    /// for them.
+    pub(crate) fn room_for(&self, puts: usize) -> RoomNeeded {
         let room = self.index.room_for(puts);
         let wanted = piece_bytes(room);
-        let piece = match wanted > 0 && !has(&self.piece(), wanted) {
-            true => wanted,
-            false => 0,
-        };
-        room.bytes.saturating_add(piece).min(MOST_PROMISED_BYTES)
+        let is_kept = wanted == 0 || self.pieces.has(self.pool(), self.root(), wanted);
+        let piece_bytes = if is_kept { 0 } else { wanted };
+        RoomNeeded { bytes: room.bytes.min(MOST_PROMISED_BYTES), piece_bytes }
     }
 
     /// Puts off what the puts could do without ([`lapis_index::Index::put_off_growth`]).
@@ -214,48 +208,24 @@ impl<D: Domain> IndexTable<D> {
         self.index.put_off_growth();
     }
 
-    /// Keeps what the index may take in one piece for so many puts (X5). The caller changes indexes (X4).
-    pub(crate) fn keep_piece(&self, puts: usize) -> Result<(), EngineError> {
+    /// Keeps what the index may take in one piece for so many puts (X5). The caller changes indexes (X4); `is_alone` says that
+    /// nobody else does who may need what is kept for it already.
+    pub(crate) fn keep_piece(&self, puts: usize, is_alone: bool) -> Result<(), EngineError> {
         let wanted = piece_bytes(self.index.room_for(puts));
         if wanted == 0 {
             return Ok(());
         }
-        let mut piece = self.piece();
         self.is_replayed.store(false, Ordering::Relaxed);
-        if has(&piece, wanted) {
-            return Ok(());
+        let is_gone = || self.is_gone.load(Ordering::Relaxed);
+        self.pieces.keep(self.pool(), self.root(), wanted, is_alone, is_gone)
+    }
+
+    fn let_go_of_piece(&self) {
+        // Another index may have its root there by now.
+        if !self.is_gone.load(Ordering::Relaxed) {
+            let gone = || self.is_gone.store(true, Ordering::Relaxed);
+            self.pieces.let_go(self.pool(), self.root(), gone);
         }
-        // First, so that the new one may lie where it was.
-        let before = self.free_piece(&mut piece);
-        let kept = self.allocate_piece(wanted);
-        if let (Err(_), Some(bytes)) = (&kept, before) {
-            // Others may rely on it.
-            *piece = self.allocate_piece(bytes).unwrap_or_default();
-        }
-        *piece = kept?;
-        Ok(())
-    }
-
-    fn allocate_piece(&self, bytes: usize) -> Result<Piece, EngineError> {
-        let block = self.pool().allocate_with_tail::<PCell<u64>>(bytes - size_of::<PCell<u64>>());
-        let block = block.map_err(EngineError::from)?;
-        let kept = Some((block.link(), bytes));
-        // Nothing is written to it. Who gives it back is `free_piece`.
-        std::mem::forget(block);
-        Ok(kept)
-    }
-
-    /// Gives back what was kept. Returns how many bytes, if it was anything.
-    fn free_piece(&self, piece: &mut Piece) -> Option<usize> {
-        let (link, bytes) = piece.take()?;
-        // Nothing has ever referred to it.
-        self.pool().free_unshared(link, bytes, Committed::nothing_to_do());
-        Some(bytes)
-    }
-
-    /// Gives back what was kept, for whoever finds no room otherwise. Returns whether there was anything.
-    fn give_piece_back(&self) -> bool {
-        self.free_piece(&mut self.piece()).is_some()
     }
 
     /// Gives a key a record, durably.
@@ -269,12 +239,12 @@ impl<D: Domain> IndexTable<D> {
         self.show(key, &pinned, old);
         if self.is_replayed.load(Ordering::Relaxed) && !self.pool().needs_reclaim() {
             // Whoever committed this had it. What has gone on without it since does so now.
-            _ = self.keep_piece(1);
+            _ = self.keep_piece(1, true);
         }
         match self.put_block(key, record, &pinned) {
-            // X5: this is what it is kept for.
-            Err(EngineError::Index(IndexError::Alloc(_))) if self.give_piece_back() => {
-                self.put_block(key, record, &pinned)
+            // X5: this is what they are kept for.
+            Err(EngineError::Index(IndexError::Alloc(_))) => {
+                self.pieces.without(self.pool(), || self.put_block(key, record, &pinned))
             }
             done => done,
         }
@@ -383,9 +353,7 @@ impl<D: Domain> IndexTable<D> {
 
     /// Tells of every block.
     pub(crate) fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
-        if let Some((link, bytes)) = *self.piece() {
-            visitor.visit(link, bytes);
-        }
+        self.pieces.visit(self.root(), visitor);
         self.index.visit_blocks(visitor, &mut |visitor, link| {
             let link = Link::<RecordBlock>::from_bits(link);
             match block_bytes(visitor.pool(), link) {
@@ -397,15 +365,15 @@ impl<D: Domain> IndexTable<D> {
         });
     }
 
-    /// Every block. Nobody changes the index any more.
+    /// Every block, for who gives them back. Nobody changes the index any more; whoever is about to, and has not seen yet that
+    /// it may not, keeps no piece for it.
     pub(crate) fn reachable(&self) -> ReachableBlocks {
+        self.let_go_of_piece();
         self.pool().reachable(|visitor| self.visit_blocks(visitor))
     }
 
     /// Gives back the blocks of an index that nothing refers to durably any more (X3).
     pub(crate) fn retire_all(&self, reachable: &ReachableBlocks) {
-        // It is among them.
-        *self.piece() = None;
         // It is the log that is durable.
         self.pool().retire_reachable(reachable, Committed::nothing_to_do(), &self.pin());
     }
@@ -415,11 +383,6 @@ impl<D: Domain> IndexTable<D> {
 fn block_bytes<D: Domain>(pool: &Pool<D>, link: Link<RecordBlock>) -> Option<usize> {
     let head = pool.try_at(link)?;
     Some(size_of::<RecordBlock>() + head.record_bytes.load(pool.domain()) as usize)
-}
-
-/// Whether a piece of so many bytes is kept.
-fn has(piece: &Piece, wanted: usize) -> bool {
-    piece.is_some_and(|(_, bytes)| bytes >= wanted)
 }
 
 /// Bytes of the piece that is to be kept for an index that may take so much.

@@ -75,6 +75,7 @@ pub mod mutants;
 mod operations;
 mod order;
 mod persistent_memory;
+mod pieces;
 mod reads;
 mod record;
 mod recovery;

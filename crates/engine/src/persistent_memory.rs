@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::engine::Shared;
 use crate::error::EngineError;
+use crate::pieces::Pieces;
 use crate::storage::Storage;
 use crate::tables::Table;
 
@@ -25,6 +26,7 @@ pub(crate) struct PersistentMemory<D: Domain> {
     pub(crate) indexes: &'static IndexMaker<D, [u8]>,
     log: Option<PoolDevice<D>>,
     changing: RwLock<()>,
+    pub(crate) pieces: Arc<Pieces>,
     /// Bytes that those who change indexes may still need.
     promised: Mutex<usize>,
     /// A reference that is broken, so that lost blocks cannot be told from others: nobody looks for them again.
@@ -41,9 +43,22 @@ pub(crate) struct Change<'m, D: Domain> {
     _held: Held<'m, D>,
 }
 
+impl<D: Domain> Change<'_, D> {
+    /// Whether nobody else may still need room.
+    pub(crate) fn is_alone(&self) -> bool {
+        *host_lock::lock(&self.shared.domain, &self.shared.memory.promised) == self.bytes
+    }
+
+    /// So many of the bytes have been taken.
+    pub(crate) fn has_taken(&mut self, bytes: usize) {
+        *host_lock::lock(&self.shared.domain, &self.shared.memory.promised) -= bytes;
+        self.bytes -= bytes;
+    }
+}
+
 impl<D: Domain> Drop for Change<'_, D> {
     fn drop(&mut self) {
-        *host_lock::lock(&self.shared.domain, &self.shared.memory.promised) -= self.bytes;
+        self.has_taken(self.bytes);
     }
 }
 
@@ -54,6 +69,7 @@ impl<D: Domain> PersistentMemory<D> {
             indexes: storage.indexes,
             log,
             changing: RwLock::default(),
+            pieces: Arc::default(),
             promised: Mutex::default(),
             broken: OnceLock::new(),
         }
@@ -100,7 +116,7 @@ impl<D: Domain> Shared<D> {
         loop {
             let held = self.hold_indexes();
             let mut promised = host_lock::lock(&self.domain, &self.memory.promised);
-            let wanted = *promised + bytes + SLABS_BYTES;
+            let wanted = bytes.saturating_add(*promised + SLABS_BYTES);
             let may_leak = self.memory.may_have_leaked(pool);
             let has_room = match may_leak && bytes > 0 && !fits_without_growth(pool, wanted) {
                 true => None,

@@ -167,8 +167,8 @@ pub(crate) fn recover<D: Domain>(
     let contents = |place| match place {
         Place::Tree(root) => Ok(Contents::Tree(open(root))),
         Place::Index(kind, root) => {
-            IndexTable::open(memory.indexes, memory.pool()?, kind, root, largest)
-                .map(Contents::Index)
+            let (indexes, pool, pieces) = (memory.indexes, memory.pool()?, &memory.pieces);
+            IndexTable::open(indexes, pool, kind, root, pieces, largest).map(Contents::Index)
         }
     };
     let (mut tables, mut dropped) = (Vec::new(), Vec::new());

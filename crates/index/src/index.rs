@@ -110,6 +110,19 @@ impl RoomNeeded {
     pub(crate) fn for_small_nodes(changes: usize) -> Self {
         Self { bytes: changes.saturating_mul(NODES_PER_CHANGE), piece_bytes: 0 }
     }
+
+    /// Of this and of other changes.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            piece_bytes: self.piece_bytes.saturating_add(other.piece_bytes),
+        }
+    }
+
+    /// Bytes of both kinds.
+    pub fn in_all(self) -> usize {
+        self.bytes.saturating_add(self.piece_bytes)
+    }
 }
 
 /// The most that small nodes of an index take for a change, as far as that is to be kept free.

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
 
 use lapis_index::IndexKind;
 use lapis_pmem::Domain;
@@ -87,6 +88,6 @@ impl<D: Domain> Salvage<'_, D> {
         let Storage { pool, indexes, .. } = self.memory;
         let pool = pool.as_ref().ok_or(EngineError::NoPersistentMemory)?;
         // Nothing is put into it.
-        IndexTable::open(indexes, pool, kind, root, 0)
+        IndexTable::open(indexes, pool, kind, root, &Arc::default(), 0)
     }
 }
