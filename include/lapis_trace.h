@@ -455,9 +455,10 @@ static uint64_t lapis_trace_inside_(const void *at, uint64_t bytes, uint64_t *of
 
 void lapis_trace_store(int tag, const void *at, uint64_t bytes, lapis_trace_site *site) {
     uint64_t offset = 0;
-    int is_word = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;
+    int is_word;
     bytes = lapis_trace_inside_(at, bytes, &offset);
-    /* What is not a word cannot be ordered as a whole. */
+    /* What is not a word, or ends outside of the region, cannot be ordered as a whole. */
+    is_word = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;
     if ((tag == 0x11 || tag == 0x12) && (!is_word || bytes == 0 || offset % bytes != 0)) {
         tag = 0x10;
     }
