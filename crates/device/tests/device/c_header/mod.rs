@@ -254,10 +254,10 @@ fn a_word_of_which_the_region_has_a_part_is_a_store_without_order() {
 #include \"lapis_trace.h\"
 static uint64_t words[16] __attribute__((aligned(64)));
 int main(int count, char **arguments) {
-    if (count != 2 || LAPIS_TRACE_BEGIN(arguments[1], words, 94) != 0) return 1;
-    words[11] = 7;
-    LAPIS_STORE_ORDERED(&words[11], 8);
-    LAPIS_LOCKED(&words[11], 8);
+    if (count != 2 || LAPIS_TRACE_BEGIN(arguments[1], words, 102) != 0) return 1;
+    words[12] = 7;
+    LAPIS_STORE_ORDERED(&words[12], 8);
+    LAPIS_LOCKED(&words[12], 8);
     return LAPIS_TRACE_END() != 0;
 }
 ";
@@ -267,6 +267,6 @@ int main(int count, char **arguments) {
     let Some((directory, program)) = C.compile(&path, &[]) else { return };
     let file = directory.path().join("trace");
     run(&program, &[&file]);
-    let store = Event::Store { worker: 0, start: 24, bytes: 6, line: 1, value: 7 };
+    let store = Event::Store { worker: 0, start: 32, bytes: 6, line: 1, value: 7 };
     assert_eq!(trace(&file).trace.events, [store, store]);
 }
