@@ -170,7 +170,7 @@ pub(super) struct ChunkMap {
 
 impl ChunkMap {
     pub(super) fn open(high_water: u32, bitmaps_valid: bool) -> Self {
-        // A pool that was shortened may end in a chunk table. No run does, so that such a mark is as good as one before it.
+        // No run ends in a chunk table: a mark there, of before they were kept out of it or damaged, is as good as one before it.
         let high_water = match segment_start(high_water) {
             start if high_water - start < table_chunks_at(start) => start,
             _ => high_water,
