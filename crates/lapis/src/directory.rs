@@ -282,8 +282,8 @@ impl NewMemory {
             path.push(MEMORY_FILE);
         }
         let is_device = about.is_ok_and(|about| about.file_type().is_char_device());
-        // Remains of a creation of this store are nobody's.
-        let is_own = path.parent().is_some_and(|parent| parent == config.directory);
+        // Remains of a creation of this store are nobody's. What has another name may be anybody's.
+        let is_own = path == config.directory.join(MEMORY_FILE);
         if !is_device && !is_own && path.symlink_metadata().is_ok() {
             return Err(Error::MemoryInUse { path });
         }

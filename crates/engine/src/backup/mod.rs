@@ -226,8 +226,12 @@ fn keys_of<D: Domain>(
     table: &Table<D>,
     reader: &Reader<D>,
 ) -> Result<BTreeSet<Box<[u8]>>, EngineError> {
-    let mut keys = BTreeSet::new();
-    table.contents().visit_all(|key, _| _ = keys.insert(Box::from(key)))?;
+    // Where zeroes are read, there are no keys.
+    let mut keys = reader.engine().shared().guarded(|| {
+        let mut keys = BTreeSet::new();
+        table.contents().visit_all(|key, _| _ = keys.insert(Box::from(key)))?;
+        Ok(keys)
+    })?;
     // Only now: what was there and is not visited has been replaced meanwhile (E3).
     let replaced = table.versions().find_range(reader.domain(), &KeyRange::all(), reader.since());
     keys.extend(replaced.into_iter().map(|(key, _)| key));

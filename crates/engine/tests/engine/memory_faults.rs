@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use lapis_device::ModelledSsd;
 use lapis_engine::{
-    Durability, Engine, EngineError, EngineOptions, IndexKind, IndexOptions, Placement, Storage,
+    BackupError, Durability, Engine, EngineError, EngineOptions, IndexKind, IndexOptions,
+    Placement, Storage,
 };
 use lapis_pmem::{Hardware, Pool, RegionOptions};
 
@@ -163,6 +164,34 @@ fn a_search_for_lost_blocks_that_cannot_read_the_memory_takes_none() {
         missing.bring_back();
         let ((), engine) = machine.open(&pages, || ());
         assert_whole(&engine.unwrap(), None);
+    }
+    assert!(failed > 5, "{failed} failed");
+}
+
+#[test]
+fn a_backup_where_memory_cannot_be_read_is_whole_or_none() {
+    let machine = Machine::new();
+    let mut failed = 0;
+    // Without order: their keys are collected before any is read.
+    let hashed = [IndexKind::PClht, IndexKind::Cceh, IndexKind::LevelHash];
+    for (end, kind) in hashed.iter().flat_map(|kind| machine.ends().map(move |end| (end, kind))) {
+        let pages = machine.boot();
+        let ((), engine) = machine.open(&pages, || ());
+        let engine = engine.unwrap();
+        for other in engine.tables().iter().filter(|table| table.name() != kind.name()) {
+            engine.drop_table(other.name()).unwrap();
+        }
+        let missing = Missing::behind(&machine.path(), end);
+        match engine.backup(&mut Vec::new()) {
+            Ok(report) => assert_eq!(report.entries, u64::from(KEYS), "{kind}"),
+            Err(BackupError::Engine(error)) => {
+                failed += 1;
+                assert!(is_of_memory(&error), "{error}");
+            }
+            Err(other) => panic!("{other}"),
+        }
+        drop(engine);
+        missing.bring_back();
     }
     assert!(failed > 5, "{failed} failed");
 }

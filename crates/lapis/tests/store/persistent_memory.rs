@@ -145,16 +145,17 @@ fn without_persistent_memory_a_table_in_an_index_is_refused() {
 #[test]
 fn what_is_there_already_is_not_taken_for_persistent_memory() {
     let (directory, other) = (directory(), directory());
-    let path = other.path().join("precious");
-    std::fs::write(&path, b"precious").unwrap();
-    let config = config(directory.path()).persistent_memory(&path, BYTES);
-    let error = Store::open(config).unwrap_err();
-    assert!(matches!(error, Error::MemoryInUse { .. }), "{error}");
-    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-    assert!(matches!(
-        Store::open(crate::harness::config(directory.path()).create(false)),
-        Err(Error::NoStore { .. })
-    ));
+    for path in [other.path(), directory.path()].map(|parent| parent.join("precious")) {
+        std::fs::write(&path, b"precious").unwrap();
+        let config = config(directory.path()).persistent_memory(&path, BYTES);
+        let error = Store::open(config).map(drop).unwrap_err();
+        assert!(matches!(error, Error::MemoryInUse { .. }), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        assert!(matches!(
+            Store::open(crate::harness::config(directory.path()).create(false)),
+            Err(Error::NoStore { .. })
+        ));
+    }
 }
 
 #[test]
