@@ -222,7 +222,7 @@ impl<D: Domain> Shared<D> {
             }
         })?;
         for (index, puts, _) in puts_to_indexes(writes).filter(|&(_, puts, _)| puts > 0) {
-            index.keep_piece(puts, change.is_alone())?;
+            index.keep_piece(puts, || change.is_alone())?;
         }
         // What is kept is not free.
         change.has_taken(room.piece_bytes);

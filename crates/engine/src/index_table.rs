@@ -210,7 +210,11 @@ impl<D: Domain> IndexTable<D> {
 
     /// Keeps what the index may take in one piece for so many puts (X5). The caller changes indexes (X4); `is_alone` says that
     /// nobody else does who may need what is kept for it already.
-    pub(crate) fn keep_piece(&self, puts: usize, is_alone: bool) -> Result<(), EngineError> {
+    pub(crate) fn keep_piece(
+        &self,
+        puts: usize,
+        is_alone: impl FnOnce() -> bool,
+    ) -> Result<(), EngineError> {
         let wanted = piece_bytes(self.index.room_for(puts));
         if wanted == 0 {
             return Ok(());
@@ -239,7 +243,7 @@ impl<D: Domain> IndexTable<D> {
         self.show(key, &pinned, old);
         if self.is_replayed.load(Ordering::Relaxed) && !self.pool().needs_reclaim() {
             // Whoever committed this had it. What has gone on without it since does so now.
-            _ = self.keep_piece(1, true);
+            _ = self.keep_piece(1, || true);
         }
         match self.put_block(key, record, &pinned) {
             // X5: this is what they are kept for.
@@ -401,4 +405,61 @@ pub(crate) fn room_for_entry(key: &[u8], record: &[u8]) -> usize {
 /// Bytes of the pool that are to be free for making an index for so many entries.
 pub(crate) fn room_for_index(expected_entries: usize) -> usize {
     expected_entries.saturating_mul(64).min(MOST_PROMISED_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use lapis_pmem::{FlushMethod, Hardware, Region};
+
+    use super::*;
+
+    const LARGEST: usize = 256 << 10;
+
+    /// One that does not grow.
+    fn pool() -> Arc<Pool<Hardware>> {
+        let region = Region::anonymous(8 << 20, 8 << 20).unwrap();
+        let domain = Hardware::with_method(FlushMethod::PageCacheNone).unwrap();
+        Arc::new(Pool::create(region, domain).unwrap())
+    }
+
+    fn index(
+        pool: &Arc<Pool<Hardware>>,
+        kind: IndexKind,
+        pieces: &Arc<Pieces>,
+    ) -> IndexTable<Hardware> {
+        let (indexes, options) = (&lapis_index::INDEXES_HERE, IndexOptions::DEFAULT);
+        IndexTable::create(indexes, pool, kind, &options, pieces, LARGEST, 1).unwrap()
+    }
+
+    #[test]
+    fn who_comes_late_to_an_index_whose_blocks_go_keeps_no_piece_and_frees_none_again() {
+        let (pool, pieces) = (pool(), Arc::default());
+        let going = index(&pool, IndexKind::LevelHash, &pieces);
+        going.keep_piece(1, || true).unwrap();
+        let reachable = going.reachable();
+        // More puts than it has room for: a larger one.
+        going.keep_piece(5_000, || true).unwrap();
+        going.retire_all(&reachable);
+        drop(going);
+        // What has been retired may still have readers.
+        let audit = pool.audit(&pool.reachable(|_| ()));
+        assert!(audit.is_clean(), "{audit:?}");
+    }
+
+    #[test]
+    fn a_record_for_which_there_is_no_room_is_put_where_a_piece_was_kept_for_another_index() {
+        let (pool, pieces) = (pool(), Arc::default());
+        let growing = index(&pool, IndexKind::LevelHash, &pieces);
+        let other = index(&pool, IndexKind::Wort, &pieces);
+        growing.keep_piece(1, || true).unwrap();
+        let mut taken = Vec::new();
+        for bytes in [EXTENT_BYTES, 4096, 512, 64] {
+            let more = || pool.allocate_with_tail::<PCell<u64>>(bytes - 8).ok();
+            taken.extend(std::iter::from_fn(more));
+        }
+        other.put(b"key", &[7; 3000], None).unwrap();
+        let mut found = Vec::new();
+        assert!(other.get(b"key", &mut found).unwrap());
+        assert_eq!(found, [7; 3000]);
+    }
 }

@@ -53,34 +53,32 @@ impl Pieces {
     }
 
     /// Keeps a piece of so many bytes for an index, unless `is_gone` says that there is nothing to keep one for. `is_alone`
-    /// says that nobody else's puts are in the log and not yet applied, so that nobody needs the smaller one that it may
-    /// have.
+    /// says that nobody else's puts may be in the log and not yet applied, so that nobody needs the smaller one that it may
+    /// have. Both are asked when nobody else can keep one or give any back.
     pub(crate) fn keep<D: Domain>(
         &self,
         pool: &Pool<D>,
         root: u64,
         bytes: usize,
-        is_alone: bool,
+        is_alone: impl FnOnce() -> bool,
         is_gone: impl FnOnce() -> bool,
     ) -> Result<(), EngineError> {
         let mut kept = self.kept(pool);
-        let before = kept.iter().position(|piece| piece.root == root);
-        if is_gone() || before.is_some_and(|before| kept[before].bytes >= bytes) {
+        let place = kept.iter().position(|piece| piece.root == root);
+        if is_gone() || place.is_some_and(|place| kept[place].bytes >= bytes) {
             return Ok(());
         }
-        let before = before.map(|before| kept.swap_remove(before));
-        match before {
+        match place {
             // First, so that the new one may lie where it was.
-            Some(before) if is_alone => before.free(pool),
-            _ => {}
+            Some(place) if is_alone() => kept.swap_remove(place).free(pool),
+            Some(place) => {
+                let piece = Piece::allocate(pool, root, bytes)?;
+                std::mem::replace(&mut kept[place], piece).free(pool);
+                return Ok(());
+            }
+            None => {}
         }
-        let piece = Piece::allocate(pool, root, bytes);
-        match before {
-            Some(before) if piece.is_ok() && !is_alone => before.free(pool),
-            Some(before) if piece.is_err() && !is_alone => kept.push(before),
-            _ => {}
-        }
-        kept.push(piece?);
+        kept.push(Piece::allocate(pool, root, bytes)?);
         Ok(())
     }
 
@@ -132,8 +130,8 @@ mod tests {
     fn a_piece_is_kept_once_and_given_back_with_its_index() {
         let (pool, pieces) = (pool(), Pieces::default());
         let before = used_bytes(&pool);
-        pieces.keep(&pool, 1, BYTES, false, || false).unwrap();
-        pieces.keep(&pool, 1, BYTES, false, || false).unwrap();
+        pieces.keep(&pool, 1, BYTES, || false, || false).unwrap();
+        pieces.keep(&pool, 1, BYTES, || false, || false).unwrap();
         assert_eq!(used_bytes(&pool), before + BYTES as u64);
         assert!(pieces.has(&pool, 1, BYTES) && !pieces.has(&pool, 2, BYTES));
         pieces.let_go(&pool, 1, || ());
@@ -144,7 +142,7 @@ mod tests {
     fn nothing_is_kept_for_an_index_that_is_gone() {
         let (pool, pieces) = (pool(), Pieces::default());
         let before = used_bytes(&pool);
-        pieces.keep(&pool, 1, BYTES, true, || true).unwrap();
+        pieces.keep(&pool, 1, BYTES, || true, || true).unwrap();
         assert!(!pieces.has(&pool, 1, BYTES));
         assert_eq!(used_bytes(&pool), before);
     }
@@ -152,25 +150,25 @@ mod tests {
     #[test]
     fn who_is_not_alone_keeps_the_smaller_piece_until_there_is_a_larger_one() {
         let (pool, pieces) = (pool(), Pieces::default());
-        pieces.keep(&pool, 1, BYTES, false, || false).unwrap();
-        assert!(pieces.keep(&pool, 1, 8 << 20, false, || false).is_err());
+        pieces.keep(&pool, 1, BYTES, || false, || false).unwrap();
+        assert!(pieces.keep(&pool, 1, 8 << 20, || false, || false).is_err());
         assert!(pieces.has(&pool, 1, BYTES));
-        pieces.keep(&pool, 1, 2 * BYTES, false, || false).unwrap();
+        pieces.keep(&pool, 1, 2 * BYTES, || false, || false).unwrap();
         assert!(pieces.has(&pool, 1, 2 * BYTES));
     }
 
     #[test]
     fn who_is_alone_may_have_the_larger_piece_where_the_smaller_was() {
         let (pool, pieces) = (pool(), Pieces::default());
-        pieces.keep(&pool, 1, 3 << 20, true, || false).unwrap();
-        pieces.keep(&pool, 1, 5 << 20, true, || false).unwrap();
+        pieces.keep(&pool, 1, 3 << 20, || true, || false).unwrap();
+        pieces.keep(&pool, 1, 5 << 20, || true, || false).unwrap();
         assert!(pieces.has(&pool, 1, 5 << 20));
     }
 
     #[test]
     fn who_finds_no_room_is_given_all_that_is_kept() {
         let (pool, pieces) = (pool(), Pieces::default());
-        pieces.keep(&pool, 1, 3 << 20, false, || false).unwrap();
+        pieces.keep(&pool, 1, 3 << 20, || false, || false).unwrap();
         let allocate = || pool.allocate_with_tail::<PCell<u64>>(5 << 20).map(drop);
         assert!(allocate().is_err());
         pieces.without(&pool, allocate).unwrap();

@@ -441,42 +441,6 @@ fn a_table_that_cannot_grow_any_more_is_refused_before_anything_is_logged() {
     fill_and_crash(IndexKind::LevelHash, 9 << 20);
 }
 
-/// A table that grows may take what was promised to another, and has as much in its piece (X5).
-#[test]
-fn tables_that_share_a_pool_are_refused_before_anything_is_logged() {
-    let beside = [IndexKind::LevelHash, IndexKind::Cceh];
-    for (kind, pool_bytes) in
-        beside.iter().flat_map(|&kind| (12..18).map(move |mib| (kind, mib << 19)))
-    {
-        let region = Region::anonymous(pool_bytes, pool_bytes).unwrap();
-        let pool = pool_in(&region, pool_bytes, Pool::create);
-        let storage = Storage { pool: Some(pool), ..storage(Placement::Ssd) };
-        let engine = Engine::create(hardware(), storage, &options(Placement::Ssd)).unwrap();
-        let growing = index_table(&engine, "growing", kind);
-        let other = index_table(&engine, "other", IndexKind::PArt);
-        let mut count = 0_u64;
-        let refused = loop {
-            let mut transaction = engine.begin().unwrap();
-            for number in count..count + 200 {
-                transaction.put(&growing, &number.to_be_bytes(), b"value").unwrap();
-            }
-            let number = count / 200 % 40;
-            for part in 0..20_u64 {
-                let key = [number.to_be_bytes(), part.to_be_bytes()].concat();
-                transaction.put(&other, &key, &[7; 3000]).unwrap();
-            }
-            match transaction.commit(Durability::Eventual) {
-                Ok(_) => count += 200,
-                Err(error) => break error,
-            }
-            engine.maintain().unwrap();
-        };
-        assert!(refused.is_no_room(), "{kind}, {pool_bytes}, {count}: {refused}");
-        engine.remove(&growing, &0_u64.to_be_bytes(), NOW).unwrap();
-        assert_sound(&engine);
-    }
-}
-
 #[test]
 fn a_table_for_more_entries_than_there_are_numbers_of_bytes_is_refused() {
     let engine = engine();
