@@ -12,6 +12,7 @@ use core::ops::{Deref, DerefMut};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::domain::Domain;
+use crate::owner_lock::{OwnerGuard, OwnerLock};
 
 /// A lock of the host, held. Dropping it orders the worker's stores, then lets go.
 pub struct HostGuard<'a, D: Domain, G> {
@@ -55,6 +56,15 @@ pub fn lock<'a, D: Domain, T>(
     mutex: &'a Mutex<T>,
 ) -> HostGuard<'a, D, MutexGuard<'a, T>> {
     HostGuard { domain, guard: wait_for(domain, || mutex.try_lock(), || mutex.lock()) }
+}
+
+/// Takes `lock`, which has no owner on a deterministic machine.
+#[inline]
+pub fn lock_owned<'a, D: Domain, T>(
+    domain: &'a D,
+    lock: &'a OwnerLock<T>,
+) -> HostGuard<'a, D, OwnerGuard<'a, T>> {
+    HostGuard { domain, guard: wait_for(domain, || lock.try_lock_shared(), || lock.lock()) }
 }
 
 /// Takes `mutex` if nobody holds it; none if somebody does.

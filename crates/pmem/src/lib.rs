@@ -48,6 +48,7 @@ mod omission;
 mod optimisation;
 mod overlay_device;
 mod owned;
+mod owner_lock;
 mod page_frame;
 pub mod parts;
 mod pool;
@@ -56,6 +57,7 @@ mod reachable;
 mod reclaim;
 mod region;
 mod serial_queue;
+mod shards;
 mod sync_file;
 mod watched;
 mod word;
@@ -91,6 +93,7 @@ pub use omission::Omission;
 pub use optimisation::{Optimisation, Optimisations, UnknownOptimisation};
 pub use overlay_device::OverlayDevice;
 pub use owned::{Dirty, Durable, InFlight, Owned};
+pub use owner_lock::{OwnerGuard, OwnerLock};
 pub use page_frame::{PAGE_FRAME_BYTES, PageFrame};
 pub use pool::{
     FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, Reach,

@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 use crate::allocator::{Block, bytes_of_size};
 use crate::domain::Domain;
 use crate::epoch::{PROCESS, ProcessReader};
+use crate::owner_lock::{OwnerGuard, OwnerLock};
 use crate::pool::Pool;
+use crate::shards::Shards;
 
 /// What is retired gets a stamp in batches of this many.
 const BATCH: usize = 64;
@@ -75,7 +77,7 @@ impl<D: Domain> Drop for Guard<'_, D> {
         // No event of the domain lies between the count and the taking of what is in limbo, so
         // none of it can have been retired by, or for, somebody who has pinned since.
         if self.pool.limbo().pins.fetch_sub(1, Ordering::AcqRel) == 1 {
-            for block in self.pool.limbo().drain_all() {
+            for block in self.pool.limbo().drain_all::<D>() {
                 self.pool.free_block(block.offset, block.bytes);
             }
         }
@@ -96,7 +98,8 @@ struct Batch {
 /// Blocks that are unreachable and may still be being read.
 #[derive(Default)]
 pub(crate) struct Limbo {
-    open: Mutex<Batch>,
+    /// Each thread's. On a deterministic machine the first is everybody's.
+    open: Shards<Batch>,
     /// In the order of their stamps.
     sealed: Mutex<VecDeque<Batch>>,
     pins: AtomicUsize,
@@ -114,10 +117,30 @@ impl Limbo {
         self.add(guard, |open| open.values.push(value));
     }
 
+    /// The calling thread's open batch. No event of the domain comes while it is held, so that nobody waits
+    /// for it on a deterministic machine.
+    #[inline]
+    fn mine<D: Domain>(&self, domain: &D) -> OwnerGuard<'_, Batch> {
+        if D::DETERMINISTIC {
+            return self.open.first().lock_shared();
+        }
+        self.open.mine(domain).lock()
+    }
+
+    /// Every open batch, one at a time.
+    fn all_open<D: Domain>(&self) -> impl Iterator<Item = OwnerGuard<'_, Batch>> {
+        let (first, others) = if D::DETERMINISTIC {
+            (Some(self.open.first().lock_shared()), None)
+        } else {
+            (None, Some(self.open.all().map(OwnerLock::lock)))
+        };
+        first.into_iter().chain(others.into_iter().flatten())
+    }
+
     fn add<D: Domain>(&self, guard: &Guard<'_, D>, add: impl FnOnce(&mut Batch)) {
         // What was unlinked is visible to whoever pins from here on.
         guard.pool().domain().synchronize();
-        let mut open = self.open.lock();
+        let mut open = self.mine(guard.pool().domain());
         add(&mut open);
         let full = open.blocks.len() + open.values.len() >= BATCH || open.bytes >= BATCH_BYTES;
         if full && !D::DETERMINISTIC {
@@ -153,11 +176,11 @@ impl Limbo {
         if D::DETERMINISTIC {
             return Vec::new();
         }
-        let mut open = self.open.lock();
-        if !open.blocks.is_empty() {
-            self.seal(domain, &mut open);
+        for mut open in self.all_open::<D>() {
+            if !open.blocks.is_empty() {
+                self.seal(domain, &mut open);
+            }
         }
-        drop(open);
         let mut blocks = self.take_passed(domain);
         let began = Instant::now();
         while self.waits_for_others(domain) && began.elapsed() < PATIENCE {
@@ -174,14 +197,15 @@ impl Limbo {
     }
 
     /// Removes everything; only when no guard is alive.
-    pub(crate) fn drain_all(&self) -> Vec<Block> {
+    pub(crate) fn drain_all<D: Domain>(&self) -> Vec<Block> {
         // Every guard of a deterministic machine comes here, mostly in vain: that is to cost little.
-        let mut open = self.open.lock();
-        let mut blocks = std::mem::take(&mut open.blocks);
-        let values = std::mem::take(&mut open.values);
-        open.bytes = 0;
-        drop(open);
-        drop(values);
+        let mut blocks = Vec::new();
+        for mut open in self.all_open::<D>() {
+            let Batch { blocks: open_blocks, values, .. } = std::mem::take(&mut *open);
+            drop(open);
+            blocks.extend(open_blocks);
+            drop(values);
+        }
         for batch in self.sealed.lock().drain(..) {
             blocks.extend(batch.blocks);
         }
@@ -189,8 +213,9 @@ impl Limbo {
     }
 
     /// What is in limbo now.
-    pub(crate) fn blocks(&self) -> Vec<Block> {
-        let mut blocks = self.open.lock().blocks.clone();
+    pub(crate) fn blocks<D: Domain>(&self) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        self.all_open::<D>().for_each(|open| blocks.extend(&open.blocks));
         for batch in self.sealed.lock().iter() {
             blocks.extend(&batch.blocks);
         }
@@ -215,7 +240,7 @@ mod tests {
         let value = Arc::new(());
         pool.retire_value(Box::new(Arc::clone(&value)), guard);
         let limbo = pool.limbo();
-        limbo.seal(pool.domain(), &mut limbo.open.lock());
+        limbo.seal(pool.domain(), &mut limbo.mine(pool.domain()));
         value
     }
 

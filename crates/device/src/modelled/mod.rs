@@ -13,7 +13,6 @@ pub(crate) mod dirtied_lines;
 mod domain;
 mod dram;
 mod effects;
-pub(crate) mod owner_lock;
 pub(crate) mod persist_points;
 pub(crate) mod read_watch;
 mod state;
@@ -24,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lapis_pmem::{LINE_BYTES, Mutant, Optimisations, Region, Word};
+use lapis_pmem::{LINE_BYTES, Mutant, Optimisations, OwnerLock, Region, Word};
 use parking_lot::Mutex;
 
 pub use self::config::Config;
@@ -35,7 +34,6 @@ use crate::counting::counters::{Counters, Counts};
 use crate::counting::hierarchy::DRAM_FIRST_LINE;
 use crate::crash_states::bytes_of_line::{BytesOfLine, differing_bytes};
 use crate::modelled::dirtied_lines::DirtiedLines;
-use crate::modelled::owner_lock::OwnerLock;
 use crate::modelled::persist_points::{PersistPointCount, PersistPoints};
 use crate::modelled::read_watch::{LineRead, ReadWatch};
 use crate::scheduler::worker::current_worker;

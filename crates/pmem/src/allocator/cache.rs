@@ -1,40 +1,16 @@
 //! Caches of free blocks, so that threads seldom meet at the slabs.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use crossbeam_utils::CachePadded;
-use parking_lot::{Mutex, MutexGuard};
-
 use super::classes::{CLASS_COUNT, ClassId};
 use crate::domain::Domain;
-use crate::host_lock::{HostGuard, lock};
-
-/// Caches per allocator; threads are dealt to them in turn.
-const SHARDS: usize = 16;
+use crate::host_lock::{HostGuard, lock_owned};
+use crate::owner_lock::OwnerGuard;
+use crate::shards::Shards;
 
 /// Most free blocks of one class that a cache takes from the slabs at once.
 pub(super) const REFILL: usize = 64;
 
-thread_local! {
-    static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
-
-#[inline]
-fn my_shard() -> usize {
-    SHARD.with(|shard| {
-        if shard.get() == usize::MAX {
-            shard.set(NEXT_SHARD.fetch_add(1, Ordering::Relaxed) % SHARDS);
-        }
-        shard.get()
-    })
-}
-
 #[derive(Debug, Default)]
-pub(super) struct Caches {
-    shards: [CachePadded<Mutex<Cache>>; SHARDS],
-}
+pub(super) struct Caches(Shards<Cache>);
 
 /// Free blocks by class; the last is the next to be handed out.
 #[derive(Debug, Default)]
@@ -45,22 +21,20 @@ pub(super) struct Cache {
 }
 
 impl Caches {
-    /// The calling thread's cache, or that of the worker it acts as. Seldom contended: it is shared
-    /// by one thread in sixteen.
+    /// The calling thread's cache.
     #[inline]
     pub(super) fn mine<'a, D: Domain>(
         &'a self,
         domain: &'a D,
-    ) -> HostGuard<'a, D, MutexGuard<'a, Cache>> {
-        let shard = domain.worker().map_or_else(my_shard, |worker| worker % SHARDS);
-        lock(domain, &self.shards[shard])
+    ) -> HostGuard<'a, D, OwnerGuard<'a, Cache>> {
+        lock_owned(domain, self.0.mine(domain))
     }
 
     /// Empties all caches.
     pub(super) fn drain<D: Domain>(&self, domain: &D) -> Vec<(ClassId, Vec<u64>)> {
         let mut drained = Vec::new();
-        for shard in &self.shards {
-            let mut cache = lock(domain, shard);
+        for shard in self.0.all() {
+            let mut cache = lock_owned(domain, shard);
             for (class, blocks) in ClassId::all().zip(&mut cache.magazines) {
                 if !blocks.is_empty() {
                     drained.push((class, std::mem::take(blocks)));

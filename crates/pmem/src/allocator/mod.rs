@@ -450,7 +450,7 @@ impl Allocator {
         for class in self.used_classes() {
             self.slabs_of(pool, class).forget();
         }
-        let limbo = pool.limbo().blocks();
+        let limbo = pool.limbo().blocks::<D>();
         let in_limbo = |first: u32| {
             limbo.iter().any(|block| block.offset == u64::from(first) * EXTENT_BYTES as u64)
         };
@@ -519,7 +519,7 @@ impl Allocator {
             return report;
         }
         self.settle(pool);
-        let limbo = pool.limbo().blocks();
+        let limbo = pool.limbo().blocks::<D>();
         let in_limbo = |offset: u64| limbo.iter().any(|block| block.offset == offset);
         // By words of the bitmaps: they differ in few blocks, if in any.
         for class in self.used_classes() {

@@ -9,14 +9,14 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Whether the kernel has no such barrier, so that pins and reclaimers both have to fence. The same
 /// for the life of the process.
-pub(super) fn pins_need_fences() -> bool {
+pub(crate) fn pins_need_fences() -> bool {
     static MISSING: OnceLock<bool> = OnceLock::new();
     *MISSING.get_or_init(|| !kernel::register())
 }
 
 /// Has all threads of the process, and this one, pass a full barrier. False if the kernel could not
 /// do it, which it has said it can.
-pub(super) fn order_all_threads() -> bool {
+pub(crate) fn order_all_threads() -> bool {
     if pins_need_fences() {
         fence(Ordering::SeqCst);
         return true;

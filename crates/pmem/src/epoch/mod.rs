@@ -42,7 +42,7 @@
 //! are explored. Pools on deterministic machines count their pins instead, so that a block is freed
 //! at the same instant in every run.
 
-mod barrier;
+pub(crate) mod barrier;
 #[cfg(all(test, loom))]
 mod every_order;
 pub mod mutants;

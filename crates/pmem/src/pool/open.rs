@@ -242,7 +242,7 @@ impl<D: Domain> Pool<D> {
 
     fn shut_down(&mut self) {
         // Nobody can hold a guard: guards borrow the pool.
-        for block in self.limbo.drain_all() {
+        for block in self.limbo.drain_all::<D>() {
             self.free_block(block.offset, block.bytes);
         }
         let bitmaps_valid = self.allocator.save(self);

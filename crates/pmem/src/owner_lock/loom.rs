@@ -3,8 +3,8 @@
 
 use std::cell::Cell;
 
-use lapis_pmem::LoomAtomic;
-pub(super) use lapis_pmem::loom_fence as compiler_fence;
+use crate::LoomAtomic;
+pub(super) use crate::loom_fence as compiler_fence;
 pub(super) use loom::sync::{Mutex, MutexGuard};
 pub(super) use loom::thread::yield_now;
 
@@ -30,6 +30,10 @@ pub(super) fn this_thread() -> u64 {
 
 pub(super) fn locked(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+pub(super) fn try_locked(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
+    mutex.try_lock().ok()
 }
 
 pub(super) mod barrier {

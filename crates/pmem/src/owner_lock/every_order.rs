@@ -38,6 +38,28 @@ fn a_second_thread_comes_while_the_owner_is_at_work() {
 }
 
 #[test]
+fn the_lock_changes_hands_and_comes_back() {
+    counted_by_two(1, 1, 2);
+}
+
+#[test]
+fn one_of_two_wants_no_owner() {
+    loom::model(|| {
+        let lock = Arc::new(Counted::new(UnsafeCell::new(0)));
+        count_up(&lock, 1);
+        let other = thread::spawn({
+            let lock = Arc::clone(&lock);
+            // SAFETY: as above.
+            move || lock.lock_shared().with_mut(|count| unsafe { *count += 1 })
+        });
+        count_up(&lock, 2);
+        other.join().unwrap();
+        // SAFETY: as above.
+        assert_eq!(lock.lock().with(|count| unsafe { *count }), 4);
+    });
+}
+
+#[test]
 fn two_threads_come_first() {
     counted_by_two(0, 2, 2);
 }

@@ -35,31 +35,20 @@ pub(super) fn locked(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     mutex.lock()
 }
 
-#[cfg(target_os = "linux")]
-pub(super) mod barrier {
-    use std::sync::OnceLock;
-
-    use rustix::thread::{MembarrierCommand, membarrier};
-
-    /// Whether [`make_all_threads_pass_a_fence`] works in this process.
-    pub(in super::super) fn is_available() -> bool {
-        static REGISTERED: OnceLock<bool> = OnceLock::new();
-        *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
-    }
-
-    pub(in super::super) fn make_all_threads_pass_a_fence() {
-        membarrier(MembarrierCommand::PrivateExpedited)
-            .expect("a process that has registered may use the barrier");
-    }
+#[inline(always)]
+pub(super) fn try_locked(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
+    mutex.try_lock()
 }
 
-#[cfg(not(target_os = "linux"))]
 pub(super) mod barrier {
+    use crate::epoch::barrier;
+
+    /// Whether [`make_all_threads_pass_a_fence`] costs nothing but a call.
     pub(in super::super) fn is_available() -> bool {
-        false
+        !barrier::pins_need_fences()
     }
 
     pub(in super::super) fn make_all_threads_pass_a_fence() {
-        unreachable!("no lock has an owner where there is no such barrier");
+        assert!(barrier::order_all_threads(), "a process that has registered may use the barrier");
     }
 }
