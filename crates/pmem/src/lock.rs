@@ -170,6 +170,8 @@ impl LockWait {
     ///
     /// # Panics
     /// On a deterministic machine after a million times: the lock is held by nobody that runs.
+    #[cold]
+    #[inline(never)]
     pub fn once<D: Domain>(&mut self, domain: &D) {
         self.waited = self.waited.wrapping_add(1);
         assert!(

@@ -18,21 +18,23 @@ pub(super) struct Locked<'a, D: Domain> {
 impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
     /// Waits for the lock for changes of the directory.
     pub(super) fn lock_structure(&self) -> HeldLock<'_, D> {
-        HeldLock::take(self.structure_lock(), self.domain(), self.generation)
+        HeldLock::take_cleared(self.structure_lock(), self.domain(), self.generation, 0)
     }
 
     /// Locks the segment of a hash. As long as it is locked the directory's entries for it stay.
     #[inline(always)]
     pub(super) fn lock(&self, hash: u64) -> Result<Locked<'_, D>, IndexError> {
-        // A word in a segment that has been freed must not be written to, not even to be locked.
-        let guard = self.pool.pin();
-        match self.try_lock(hash)? {
-            Some(locked) => Ok(locked),
-            None => {
-                // Nothing that was seen is looked at again, and who waits keeps nothing from being freed.
-                drop(guard);
-                self.lock_contended(hash)
+        let mut wait = LockWait::default();
+        // Looks at the directory anew each time: another segment may have taken the place of this.
+        loop {
+            // A word in a segment that has been freed must not be written to, not even to be locked.
+            let guard = self.pool.pin();
+            if let Some(locked) = self.try_lock(hash)? {
+                return Ok(locked);
             }
+            // Nothing that was seen is looked at again, and who waits keeps nothing from being freed.
+            drop(guard);
+            wait.once(self.domain());
         }
     }
 
@@ -49,19 +51,6 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         }
         let prefix = Prefix::of(hash, reference.depth());
         Ok(Some(Locked { segment, prefix, held }))
-    }
-
-    /// Looks at the directory anew each time: another segment may have taken the place of this.
-    #[cold]
-    fn lock_contended(&self, hash: u64) -> Result<Locked<'_, D>, IndexError> {
-        let mut wait = LockWait::default();
-        loop {
-            wait.once(self.domain());
-            let _guard = self.pool.pin();
-            if let Some(locked) = self.try_lock(hash)? {
-                return Ok(locked);
-            }
-        }
     }
 
     /// Asks for the first lines of a hash's window.

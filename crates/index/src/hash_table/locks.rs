@@ -33,14 +33,15 @@ pub(crate) fn is_publishing<D: Domain>(
     word.payload() & PUBLISHING != 0 && word.is_locked(generation)
 }
 
-/// A lock, held. Dropping it counts one more section and lets go.
+/// The whole payload of a lock.
+pub(crate) const WHOLE_PAYLOAD: u8 = 0x7F;
+
+/// A lock, held. Dropping it counts one more section and lets go. Two words, which are handed on in registers: loads
+/// of what was just stored, if they are wider, wait until the stores have been drained.
 #[must_use]
 pub(crate) struct HeldLock<'a, D: Domain> {
     lock: &'a GenerationLock,
     domain: &'a D,
-    /// The word as it was before.
-    pub(crate) before: LockWord,
-    changed: bool,
 }
 
 impl<'a, D: Domain> HeldLock<'a, D> {
@@ -51,25 +52,37 @@ impl<'a, D: Domain> HeldLock<'a, D> {
         domain: &'a D,
         generation: LockGeneration,
     ) -> Option<Self> {
-        let before = lock.try_lock(domain, generation)?;
-        Some(Self { lock, domain, before, changed: true })
+        lock.try_lock(domain, generation).map(|_| Self { lock, domain })
     }
 
-    /// Takes a lock, waiting for it.
-    pub(crate) fn take(
+    /// Takes a lock if it is free, and takes the bits of its payload away that a growth which was cut
+    /// short has left behind: [`FROZEN`] in those of buckets.
+    #[inline(always)]
+    pub(crate) fn try_take_cleared(
         lock: &'a GenerationLock,
         domain: &'a D,
         generation: LockGeneration,
-    ) -> Self {
-        let before = lock.lock(domain, generation);
-        Self { lock, domain, before, changed: true }
+        left_behind: u8,
+    ) -> Option<Self> {
+        let before = lock.try_lock(domain, generation)?;
+        Some(Self { lock, domain }.cleared(before, left_behind))
     }
 
-    /// Takes the mark away that a growth which was cut short has left behind. For locks of buckets.
+    /// As [`HeldLock::try_take_cleared`], waiting for it.
+    pub(crate) fn take_cleared(
+        lock: &'a GenerationLock,
+        domain: &'a D,
+        generation: LockGeneration,
+        left_behind: u8,
+    ) -> Self {
+        let before = lock.lock(domain, generation);
+        Self { lock, domain }.cleared(before, left_behind)
+    }
+
     #[inline(always)]
-    pub(crate) fn thawed(self) -> Self {
-        if self.before.payload() & FROZEN != 0 {
-            self.lock.set_payload(self.domain, self.before.payload() & !FROZEN);
+    fn cleared(self, before: LockWord, left_behind: u8) -> Self {
+        if before.payload() & left_behind != 0 {
+            self.lock.set_payload(self.domain, before.payload() & !left_behind);
         }
         self
     }
@@ -105,19 +118,16 @@ impl<'a, D: Domain> HeldLock<'a, D> {
 
     /// Lets go without counting: nothing was changed.
     #[inline(always)]
-    pub(crate) fn leave_unchanged(mut self) {
-        self.changed = false;
+    pub(crate) fn leave_unchanged(self) {
+        self.lock.unlock_unchanged(self.domain, self.word());
+        std::mem::forget(self);
     }
 }
 
 impl<D: Domain> Drop for HeldLock<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.changed {
-            self.lock.unlock(self.domain, self.word());
-        } else {
-            self.lock.unlock_unchanged(self.domain, self.word());
-        }
+        self.lock.unlock(self.domain, self.word());
     }
 }
 

@@ -4,7 +4,8 @@ use lapis_pmem::{Committed, Domain, GenerationLock, LockWait, Visible};
 
 use super::LevelHash;
 use super::levels::{Hashes, Levels};
-use crate::hash_table::locks::{HeldLock, is_publishing};
+use crate::hash_table::bucket::FROZEN;
+use crate::hash_table::locks::{HeldLock, WHOLE_PAYLOAD, is_publishing};
 use crate::key::IndexKey;
 
 /// The groups of a key, of which the first is locked, and the second if it has to be. Dropping it counts
@@ -104,7 +105,7 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
         // one is held.
         let lower = try_take(groups[0].min(groups[1]))?;
         let higher = self.leader(levels, groups[0].max(groups[1]));
-        let higher = HeldLock::take(higher, domain, generation).thawed();
+        let higher = HeldLock::take_cleared(higher, domain, generation, FROZEN);
         let [first, second] = if groups[0] < groups[1] { [lower, higher] } else { [higher, lower] };
         Some(Held { levels, groups, first, second: Some(second) })
     }
@@ -113,7 +114,7 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
     #[inline(always)]
     pub(super) fn try_lock_group(&self, levels: Levels, group: u64) -> Option<HeldLock<'_, D>> {
         let lock = self.leader(levels, group);
-        HeldLock::try_take(lock, self.domain(), self.generation).map(HeldLock::thawed)
+        HeldLock::try_take_cleared(lock, self.domain(), self.generation, FROZEN)
     }
 
     /// Locks the second group as well, if it is free. Returns whether it did.
@@ -125,13 +126,8 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
 
     /// Takes the lock for moving and growing, if it is free.
     pub(super) fn try_lock_structure(&self) -> Option<HeldLock<'_, D>> {
-        let domain = self.domain();
-        let held = HeldLock::try_take(self.structure(), domain, self.generation)?;
-        if held.before.payload() != 0 {
-            // Left behind by a growth that was cut short.
-            self.structure().set_payload(domain, 0);
-        }
-        Some(held)
+        let (structure, domain) = (self.structure(), self.domain());
+        HeldLock::try_take_cleared(structure, domain, self.generation, WHOLE_PAYLOAD)
     }
 
     /// Waits for the lock for moving and growing.

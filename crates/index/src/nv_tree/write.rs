@@ -26,12 +26,20 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     #[inline]
     pub(super) fn change_key(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
         key.validate()?;
-        let mut supplies = Supplies::none();
-        match self.try_change(key, change, &mut supplies) {
-            Err(IndexError::Alloc(_)) => {}
-            result => return result,
+        match self.try_change(key, change, &mut Supplies::none()) {
+            // Taken apart and put together: copied as a whole, by wide loads, it would wait until the words that it
+            // was just stored as have been drained, and with them what the change has flushed.
+            Ok(outcome) => Ok(outcome),
+            Err(IndexError::Alloc(_)) => self.change_with_supplies(key, change),
+            Err(error) => Err(error),
         }
-        // Nothing is pinned or locked now.
+    }
+
+    /// Makes `change` with blocks that are there before. Nothing is pinned or locked.
+    #[cold]
+    #[inline(never)]
+    fn change_with_supplies(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        let mut supplies = Supplies::none();
         for _ in 0..2 {
             let leaf = self.pool.allocate_with_tail(self.leaf_bytes - HEADER_BYTES)?;
             supplies.leaves.push(leaf);

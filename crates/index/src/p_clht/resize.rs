@@ -8,7 +8,7 @@ use super::PClht;
 use super::mutants;
 use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, BucketImage, SLOTS};
 use crate::hash_table::counter::Counter;
-use crate::hash_table::locks::{Frozen, HeldLock, PUBLISHING};
+use crate::hash_table::locks::{Frozen, HeldLock, PUBLISHING, WHOLE_PAYLOAD};
 use crate::hash_table::table::Table;
 use crate::hash_table::writer::{self, TableWriter};
 use crate::index::{IndexError, RoomNeeded};
@@ -175,11 +175,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             return;
         }
         // Whoever has the lock grows it for all.
-        let Some(held) = HeldLock::try_take(growing, domain, self.generation) else { return };
-        if held.before.payload() != 0 {
-            // Left behind by a growth that was cut short.
-            growing.set_payload(domain, 0);
-        }
+        let held = HeldLock::try_take_cleared(growing, domain, self.generation, WHOLE_PAYLOAD);
+        let Some(held) = held else { return };
         if self.table() == table && self.grow(table).is_err() {
             self.grow_later();
         }

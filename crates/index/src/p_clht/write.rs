@@ -3,7 +3,7 @@
 use lapis_pmem::{Committed, Domain, Link, LockWait};
 
 use super::{PClht, damaged_chain, mutants};
-use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, BucketImage, Entry};
+use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, BucketImage, Entry, FROZEN};
 use crate::hash_table::locks::{HeldLock, is_publishing};
 use crate::index::{Change, IndexError, Outcome};
 use crate::key::IndexKey;
@@ -24,15 +24,18 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     /// Locks the chain of a hash.
     #[inline(always)]
     fn lock(&self, hash: u64) -> Result<Held<'_, D>, IndexError> {
-        // A word in a table that has been freed must not be written to, not even to be locked.
-        let guard = self.pool.pin();
-        match self.try_lock(hash)? {
-            Some(held) => Ok(held),
-            None => {
-                // Nothing that was seen is looked at again, and who waits keeps nothing from being freed.
-                drop(guard);
-                self.lock_contended(hash)
+        let mut wait = LockWait::default();
+        // Looks at the table anew each time: another may have taken its place, and the lock that was
+        // waited for will never be free.
+        loop {
+            // A word in a table that has been freed must not be written to, not even to be locked.
+            let guard = self.pool.pin();
+            if let Some(held) = self.try_lock(hash)? {
+                return Ok(held);
             }
+            // Nothing that was seen is looked at again, and who waits keeps nothing from being freed.
+            drop(guard);
+            wait.once(self.domain());
         }
     }
 
@@ -48,22 +51,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         }
         let head = self.pool.try_at(table.at(self.chain_of(table, hash)));
         let head = head.ok_or_else(damaged_chain)?;
-        let lock = HeldLock::try_take(&head.lock, domain, generation);
-        Ok(lock.map(|lock| Held { head, lock: lock.thawed() }))
-    }
-
-    /// Looks at the table anew each time: another may have taken its place, and the lock that was
-    /// waited for will never be free.
-    #[cold]
-    fn lock_contended(&self, hash: u64) -> Result<Held<'_, D>, IndexError> {
-        let mut wait = LockWait::default();
-        loop {
-            wait.once(self.domain());
-            let _guard = self.pool.pin();
-            if let Some(held) = self.try_lock(hash)? {
-                return Ok(held);
-            }
-        }
+        let lock = HeldLock::try_take_cleared(&head.lock, domain, generation, FROZEN);
+        Ok(lock.map(|lock| Held { head, lock }))
     }
 
     /// Makes `change`, durably.
