@@ -114,14 +114,22 @@ impl<D: Domain> Handle<D> {
         let domain = self.pool.domain();
         // The exchange below is a release: whoever sees it sees the name.
         let named = self.in_flight.name(domain, place);
-        let published = self.pool.at(place).publish_word_if(domain, current, new, word);
-        let published = match published {
-            Ok(visible) => Ok(visible.persist()),
-            Err(rejected) => Err(rejected.blocks),
+        let forget = || {
+            domain.synchronize();
+            named.forget();
         };
-        domain.synchronize();
-        named.forget();
-        published
+        // An arm returns by itself: what is moved after both would be moved after the fence, too.
+        match self.pool.at(place).publish_word_if(domain, current, new, word) {
+            Ok(visible) => {
+                let committed = visible.persist();
+                forget();
+                Ok(committed)
+            }
+            Err(rejected) => {
+                forget();
+                Err(rejected.blocks)
+            }
+        }
     }
 
     /// Makes durable what an answer may rest on of changes that are under way (I6). Called after the
