@@ -105,8 +105,7 @@ impl<D: Domain, L: StructureLog> Cursor<'_, D, L> {
             let Some(at) = self.tree.copy_next_leaf(&mut self.leaf)? else { return Ok(None) };
             self.at = at;
         }
-        self.at += 1;
-        self.entry(self.at - 1, Place::Behind).map(Some)
+        self.entry(self.at, Place::Behind).map(Some)
     }
 
     /// Goes back over the record before and gives it; none at the beginning. After an error as [`Cursor::next`].
@@ -121,13 +120,14 @@ impl<D: Domain, L: StructureLog> Cursor<'_, D, L> {
             let Some(at) = self.tree.copy_previous_leaf(&mut self.leaf)? else { return Ok(None) };
             self.at = at;
         }
-        self.at -= 1;
-        self.entry(self.at, Place::Before).map(Some)
+        self.entry(self.at - 1, Place::Before).map(Some)
     }
 
-    /// The record `at`, at which side of it the cursor is now.
+    /// Goes to this side of the record `at`, and gives it. Of one that is damaged the cursor stays where it was: who tries again
+    /// is not led past it.
     fn entry(&mut self, at: usize, place: Place) -> Result<Entry<'_>, TreeError> {
         let (suffix, value) = self.leaf.record(at)?;
+        self.at = at + usize::from(matches!(place, Place::Behind));
         self.place = place;
         self.key.clear();
         self.key.extend_from_slice(self.leaf.prefix());

@@ -326,3 +326,32 @@ fn who_comes_to_a_damaged_leaf_goes_on_where_he_was_once_it_is_whole() {
     keys[..=end].iter().rev().for_each(|key| is_next(cursor.prev(), Some(key)));
     is_next(cursor.prev(), None);
 }
+
+#[test]
+fn a_damaged_record_is_come_to_again_and_not_gone_past() {
+    let manager = pool(8);
+    let tree = Tree::create(Arc::clone(&manager), NoStructureLog).unwrap();
+    let keys: Vec<_> = (0..9_u64).map(|number| number.to_be_bytes()).collect();
+    keys.iter().for_each(|key| tree.put(key, &[7; 60], 0, None).unwrap());
+    // The fifth slot's offset: its record lies at the end of the page and beyond.
+    let offset_at = PAGE_HEADER_BYTES + 16 + 8 * 4;
+    let set_offset = |offset| {
+        let mut page = manager.fix_exclusive(tree.root()).unwrap();
+        let was = page.read().quarter(offset_at);
+        page.write(0).set_quarter(offset_at, offset);
+        was
+    };
+    let was = set_offset(4090);
+    let (mut up, mut down) = (tree.cursor(), tree.cursor());
+    down.seek_end().unwrap();
+    keys[..4].iter().for_each(|key| assert_eq!(up.next().unwrap().unwrap().0, key));
+    keys[5..].iter().rev().for_each(|key| assert_eq!(down.prev().unwrap().unwrap().0, key));
+    for _ in 0..3 {
+        assert!(matches!(up.next(), Err(TreeError::Damaged { .. })));
+        assert!(matches!(down.prev(), Err(TreeError::Damaged { .. })));
+    }
+    // From where it is, each goes back as it came.
+    assert_eq!(up.prev().unwrap().unwrap().0, keys[3]);
+    assert_eq!(down.next().unwrap().unwrap().0, keys[5]);
+    set_offset(was);
+}
