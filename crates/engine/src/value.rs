@@ -209,20 +209,23 @@ impl<D: Domain> Shared<D> {
         let wrong = |what: &str| EngineError::Damaged { what: what.to_owned() };
         let bytes = usize::try_from(long.bytes).ok().filter(|&bytes| bytes <= MAX_VALUE_BYTES);
         let bytes = bytes.ok_or_else(|| wrong("is longer than a value can be"))?;
-        let mut value = Vec::with_capacity(bytes);
         let (first, last) = long.chunk_keys();
         let range = KeyRange::new(&(first..=last));
-        self.chunks.contents().visit(&range, |_, chunk| {
-            if value.len() + chunk.len() > bytes {
-                return ControlFlow::Break(());
+        // Where zeroes are read, a part is missing that is not.
+        self.guarded(|| {
+            let mut value = Vec::with_capacity(bytes);
+            self.chunks.contents().visit(&range, |_, chunk| {
+                if value.len() + chunk.len() > bytes {
+                    return ControlFlow::Break(());
+                }
+                value.extend_from_slice(chunk);
+                ControlFlow::Continue(())
+            })?;
+            match long.is_whole(&value) {
+                true => Ok(value),
+                false => Err(wrong("lacks a part, or has another's")),
             }
-            value.extend_from_slice(chunk);
-            ControlFlow::Continue(())
-        })?;
-        match long.is_whole(&value) {
-            true => Ok(value),
-            false => Err(wrong("lacks a part, or has another's")),
-        }
+        })
     }
 
     /// A long value that was written never gets a record. Nobody has ever read it.

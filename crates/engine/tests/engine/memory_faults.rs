@@ -10,7 +10,7 @@ use lapis_engine::{
     BackupError, Durability, Engine, EngineError, EngineOptions, IndexKind, IndexOptions,
     Placement, Storage,
 };
-use lapis_pmem::{Hardware, Pool, RegionOptions};
+use lapis_pmem::{Domain, Hardware, Pool, RegionOptions};
 
 use crate::placements::options;
 
@@ -194,6 +194,43 @@ fn a_backup_where_memory_cannot_be_read_is_whole_or_none() {
         missing.bring_back();
     }
     assert!(failed > 5, "{failed} failed");
+}
+
+#[test]
+fn a_long_value_whose_chunks_cannot_be_read_is_an_error_of_memory_and_no_damage() {
+    let long = |key: u8| vec![key; 150_000];
+    let (mut failed, mut read) = (0, 0);
+    // Among the pages, which come behind the log.
+    for end in (2 << 20..3 << 20).step_by(16 << 10) {
+        let (directory, later) = (tempfile::tempdir().unwrap(), Durability::Eventual);
+        let path = directory.path().join("pool");
+        let pool = Arc::new(Pool::create_file(&path, 12 << 20, &contained()).unwrap());
+        let pages = Arc::new(ModelledSsd::new(1, Default::default()).unwrap());
+        let storage = Storage::with_pool(pages, Arc::clone(&pool));
+        // What is changed is in persistent memory, and nowhere else.
+        let options = options(Placement::BasicNvm);
+        let engine = Engine::create(pool.domain().clone(), storage, &options).unwrap();
+        let table = engine.create_table("long").unwrap();
+        (1..=4).for_each(|key| _ = engine.put(&table, &[key], &long(key), later).unwrap());
+        engine.sync().unwrap();
+        let _missing = Missing::behind(&path, end);
+        for key in 1..=4 {
+            match engine.get(&table, &[key]) {
+                Ok(found) => {
+                    read += 1;
+                    assert!(found == Some(long(key)));
+                    // Or zeroes were looked at for a part of it.
+                    assert_eq!(pool.domain().health(), Ok(()));
+                }
+                Err(error) => {
+                    failed += 1;
+                    assert!(matches!(error, EngineError::Memory(_)), "{error}");
+                    break;
+                }
+            }
+        }
+    }
+    assert!(failed > 5 && read > 0, "{failed} failed, {read} were read");
 }
 
 #[test]
