@@ -17,7 +17,7 @@ use lapis_blocks::block_log::Lsn;
 use lapis_buffer::{BufferError, BufferManager, PageNumber, WriteAheadLog};
 use lapis_index::IndexError;
 use lapis_pmem::Domain;
-use lapis_tree::Tree;
+use lapis_tree::{Redo, Tree};
 
 use crate::contents::{Contents, Place};
 use crate::drop::free_unlisted_root;
@@ -130,6 +130,7 @@ struct Recovery<'r, D: Domain> {
     /// Who is told how far it has come, and what was told last.
     tell: &'r mut dyn FnMut(RecoveryProgress),
     told: RecoveryProgress,
+    structure: Redo,
     /// Roots that were made, and by which record.
     made: Vec<(PageNumber, u64)>,
     /// Roots of dropped tables whose listing ended, and by which record.
@@ -153,6 +154,7 @@ pub(crate) fn recover<D: Domain>(
         report: RecoveryReport::default(),
         tell,
         told: RecoveryProgress { done_bytes: 0, total_bytes: 2 * log_bytes },
+        structure: Redo::default(),
         made: Vec::new(),
         unlisted: Vec::new(),
     };
@@ -238,7 +240,7 @@ impl<D: Domain> Recovery<'_, D> {
     /// Redoes a change to the structure of a tree.
     fn redo_structure(&mut self, payload: &[u8], lsn: u64) -> Result<(), EngineError> {
         self.report.structure_records += 1;
-        let made = lapis_tree::redo(self.manager, payload, lsn)?;
+        let made = self.structure.record(self.manager, payload, lsn)?;
         self.made.extend(made.map(|root| (root, lsn)));
         Ok(())
     }
@@ -297,6 +299,8 @@ impl<D: Domain> Recovery<'_, D> {
                 self.make_room(first.map_or(lsn, |first| first.min(lsn)))?;
             }
         }
+        // Before anything is changed that is not redone.
+        std::mem::take(&mut self.structure).end()?;
         self.apply(tables, &mut collected)?;
         self.told.done_bytes = match pass {
             Pass::StructureAndCatalog => self.told.total_bytes / 2,

@@ -70,9 +70,10 @@
 //!
 //! # Recovery
 //!
-//! *Pass 1* ([`redo`]) redoes all structure records in order, for each page by itself: skipped if the page has it
+//! *Pass 1* ([`Redo`]) redoes all structure records in order, for each page by itself: skipped if the page has it
 //! (L2); skipped if the page is not there and the record did not make it, for then it was freed later (L3); a
-//! page that the record made is made. *Pass 2* is the store's: it replays all logical records of the log, in
+//! page that the record made is made. What a damaged page held is not asked for if a record has all of it, or frees it, also
+//! further on; any other ends the pass in an error. *Pass 2* is the store's: it replays all logical records of the log, in
 //! order, by ordinary puts and removals.
 //!
 //! * R1. After the first n structure records in pass 1, each page that is in use then has the fences, the level and
@@ -119,7 +120,7 @@ pub use error::TreeError;
 pub use leaf_copy::LeafCopy;
 pub use log::{NoStructureLog, StructureLog};
 pub use node::{LeafLayout, largest_record};
-pub use redo::{redo, redo_damaged};
+pub use redo::{Redo, redo_damaged};
 pub use room::{Puts, most_new_pages};
 pub use salvage::{LonePage, mark_of_tree};
 pub use tree::{CompactionPlace, Put, ShowOld, Tree, TreeStatistics};

@@ -1,5 +1,7 @@
 //! Pass 1 of recovery: structure modifications are redone, in the order of the log.
 
+use std::collections::BTreeMap;
+
 use lapis_buffer::{BufferError, BufferManager, ExclusivePage, PageNumber, SpaceError, TierError};
 use lapis_pmem::Domain;
 
@@ -8,29 +10,60 @@ use crate::mutants::REDO_WITHOUT_LSN_TEST;
 use crate::node::{Contents, INNER, LEAF};
 use crate::record::{Change, Changes, apply};
 
-/// Redoes a record of a tree's structure, on each page that does not have it. Pages are as the device has
-/// them, all earlier records have been redone, and nobody else uses the manager: see the [crate](crate).
-/// Returns the root if the record makes a tree: its owner may not have come to note it.
-///
-/// # Errors
-/// [`TreeError`].
-pub fn redo<D: Domain>(
-    manager: &BufferManager<D>,
-    record: &[u8],
-    lsn: u64,
-) -> Result<Option<PageNumber>, TreeError> {
-    let (mut first, mut changes) = (None, 0);
-    let tests_lsn = !manager.domain().commits(REDO_WITHOUT_LSN_TEST);
-    for change in Changes::of(record, manager.page_bytes())? {
-        let (number, change) = change?;
-        if changes == 0 && matches!(change, Change::Make(_)) {
-            first = Some(number);
+/// Pass 1 of recovery, under way.
+#[derive(Debug, Default)]
+pub struct Redo {
+    /// Damaged pages that were to be changed. The log may yet say that nobody wants what they held.
+    damaged: BTreeMap<PageNumber, TreeError>,
+}
+
+impl Redo {
+    /// Redoes a record of a tree's structure, on each page that does not have it. Pages are as the device has
+    /// them, all earlier records have been redone, and nobody else uses the manager: see the [crate](crate).
+    /// Returns the root if the record makes a tree: its owner may not have come to note it.
+    ///
+    /// # Errors
+    /// [`TreeError`]. That a page is damaged [`Redo::end`] says, unless a later record frees it or has all of it.
+    pub fn record<D: Domain>(
+        &mut self,
+        manager: &BufferManager<D>,
+        record: &[u8],
+        lsn: u64,
+    ) -> Result<Option<PageNumber>, TreeError> {
+        let (mut first, mut changes) = (None, 0);
+        let tests_lsn = !manager.domain().commits(REDO_WITHOUT_LSN_TEST);
+        for change in Changes::of(record, manager.page_bytes())? {
+            let (number, change) = change?;
+            if changes == 0 && matches!(change, Change::Make(_)) {
+                first = Some(number);
+            }
+            changes += 1;
+            let needs_old = !matches!(change, Change::Make(_) | Change::Replace(_) | Change::Free);
+            // R1: a page that lacks a change is not ready for the next one.
+            if needs_old && self.damaged.contains_key(&number) {
+                continue;
+            }
+            match redo_change(manager, number, change, lsn, tests_lsn) {
+                Err(error) if needs_old && is_damage(&error) => {
+                    self.damaged.insert(number, error);
+                }
+                redone => {
+                    redone?;
+                    self.damaged.remove(&number);
+                }
+            }
         }
-        changes += 1;
-        redo_change(manager, number, change, lsn, tests_lsn)?;
+        // Whatever else makes a page hangs it in.
+        Ok(first.filter(|_| changes == 1))
     }
-    // Whatever else makes a page hangs it in.
-    Ok(first.filter(|_| changes == 1))
+
+    /// All records have been redone.
+    ///
+    /// # Errors
+    /// [`TreeError`]: a damaged page of which the log does not have what it lacks.
+    pub fn end(self) -> Result<(), TreeError> {
+        self.damaged.into_values().next().map_or(Ok(()), Err)
+    }
 }
 
 /// Redoes what can be redone of a record, where pages are damaged or the log is not whole. A page of which the record has

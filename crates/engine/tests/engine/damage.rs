@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lapis_buffer::PageKind;
 use lapis_engine::{Durability, KeyRange};
-use lapis_pmem::BlockDevice;
+use lapis_pmem::{BLOCK_BYTES, BlockDevice};
 
 use crate::harness::{Random, Rig, contents, open, small};
 
@@ -110,4 +110,46 @@ fn flipped_bits_in_the_log_of_a_closed_store_harm_nobody() {
 fn flipped_bits_in_the_log_that_is_needed_are_refused_or_are_not_needed() {
     let outcomes = flip(false, true, 150);
     assert!(outcomes.refused > 10 && outcomes.read_in_part == 0, "{outcomes:?}");
+}
+
+#[test]
+fn pages_of_a_dropped_table_that_rot_keep_no_store_from_opening() {
+    let mut options = small();
+    (options.buffer.frames, options.buffer.most_changed_frames) = (512, 256);
+    let rig = Rig::new(options);
+    let fill = |rig: &Rig, numbers: &mut dyn Iterator<Item = u32>| {
+        let table = rig.engine.table("t").unwrap();
+        for number in numbers {
+            let key = number.to_be_bytes();
+            rig.engine.put(&table, &key, &[7; 120], Durability::Eventual).unwrap();
+        }
+        rig.engine.sync().unwrap();
+    };
+    rig.engine.create_table("t").unwrap();
+    fill(&rig, &mut (0..1600).step_by(2));
+    rig.engine.close().unwrap();
+    let rig = rig.opened_again();
+    // The leaves that the device has are cut.
+    fill(&rig, &mut (1..1600).step_by(2));
+    let opened_rotten = || {
+        let (pages, log) =
+            (Arc::new(rig.pages.after_power_cut()), Arc::new(rig.log.after_power_cut()));
+        let mut page = [0; BLOCK_BYTES];
+        for block in 0..pages.capacity_blocks() {
+            pages.read_blocks(block, &mut page).unwrap();
+            // Those of trees, but for the first two: these are the catalog, and the chunks of long values.
+            let number = u64::from_le_bytes(*page[8..].first_chunk().unwrap());
+            if [16, 17].contains(&page[5]) && number > 2 {
+                pages.rot(block, 1, number);
+            }
+        }
+        open(&pages, &log, &options)
+    };
+    assert!(opened_rotten().unwrap_err().to_string().contains("checksum"));
+    rig.engine.drop_table("t").unwrap();
+    while rig.engine.maintain().unwrap() {}
+    rig.engine.sync().unwrap();
+    let engine = opened_rotten().unwrap();
+    assert!(engine.table("t").is_err());
+    assert!(engine.check().is_empty(), "{:?}", engine.check());
 }

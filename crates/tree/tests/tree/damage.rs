@@ -5,11 +5,11 @@ use core::ops::Bound;
 use std::sync::Arc;
 
 use lapis_buffer::page::PAGE_HEADER_BYTES;
-use lapis_buffer::{BufferManager, LogError, NoLog, PageKind, PageNumber};
+use lapis_buffer::{BufferError, BufferManager, LogError, NoLog, PageKind, PageNumber, SpaceError};
 use lapis_device::{ModelledSsd, SsdConfig};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, Hardware};
 use lapis_tree::{
-    CompactionPlace, Entry, Finding, LeafCopy, NoStructureLog, StructureLog, Tree, TreeError, redo,
+    CompactionPlace, Entry, Finding, LeafCopy, NoStructureLog, Redo, StructureLog, Tree, TreeError,
 };
 use parking_lot::Mutex;
 
@@ -144,7 +144,7 @@ fn records_that_make_no_sense_are_refused_and_nothing_panics() {
     let records = log.0.lock().clone();
     let (mut random, mut refused) = (Random(1), 0);
     for _ in 0..40 {
-        let manager = pool(24);
+        let (manager, mut redo) = (pool(24), Redo::default());
         for (record, lsn) in records.iter().zip(1..) {
             let mut record = record.clone();
             for _ in 0..random.below(3) {
@@ -159,7 +159,7 @@ fn records_that_make_no_sense_are_refused_and_nothing_panics() {
             }
             // A number far away would have the device grow to there.
             let is_near = record.get(2..10).is_none_or(|number| number[3..] == [0; 5]);
-            refused += u64::from(is_near && redo(&manager, &record, lsn).is_err());
+            refused += u64::from(is_near && redo.record(&manager, &record, lsn).is_err());
         }
         Tree::open(manager, NoStructureLog, tree.root()).check(&mut |_| ());
     }
@@ -225,6 +225,18 @@ fn a_page_that_was_moved_stays_where_it_is_though_its_old_place_cannot_be_freed(
     assert_eq!((lost(&tree, keys.iter()), forwards(&tree).len()), (0, keys.len()));
 }
 
+/// Makes all that a device has of a tree's page another.
+fn rot(device: &ModelledSsd, number: PageNumber) {
+    for block in 0..device.capacity_blocks() {
+        let mut page = [0; BLOCK_BYTES];
+        device.read_blocks(block, &mut page).unwrap();
+        if [16, 17].contains(&page[5]) && page[8..16] == number.get().to_le_bytes() {
+            page[2000] ^= 1;
+            device.write_blocks(block, &page).unwrap();
+        }
+    }
+}
+
 #[test]
 fn pages_that_rot_are_freed_again_all_the_same() {
     let (device, log) =
@@ -249,20 +261,59 @@ fn pages_that_rot_are_freed_again_all_the_same() {
     };
     let leaf = *numbers.iter().find(is_leaf).unwrap();
     drop(manager);
-    for block in 0..device.capacity_blocks() {
-        let mut page = [0; BLOCK_BYTES];
-        device.read_blocks(block, &mut page).unwrap();
-        if page[8..16] == leaf.get().to_le_bytes() {
-            page[2000] ^= 1;
-            device.write_blocks(block, &page).unwrap();
-        }
-    }
+    rot(&device, leaf);
     let manager = open().unwrap();
     assert!(manager.fix_exclusive(leaf).is_err());
+    let mut redo = Redo::default();
     for (record, lsn) in log.0.lock().iter().zip(1..).skip(before) {
-        redo(&manager, record, lsn).unwrap();
+        redo.record(&manager, record, lsn).unwrap();
     }
+    redo.end().unwrap();
     assert_eq!(manager.space().unwrap().oldest_freed(), Some(before as u64 + 1));
+    manager.space().unwrap().write_freed(u64::MAX).unwrap();
+    assert_eq!(manager.space().unwrap().used_pages(), 0);
+}
+
+#[test]
+fn a_page_that_rots_may_lack_changes_if_the_log_frees_it_and_else_is_named_in_the_end() {
+    let (device, log) =
+        (Arc::new(ModelledSsd::new(1, SsdConfig::default()).unwrap()), Arc::new(Kept::default()));
+    let made = BufferManager::create(hardware(), device.clone(), Arc::new(NoLog), &options(256));
+    let manager = Arc::new(made.unwrap());
+    let tree = Tree::create(Arc::clone(&manager), Arc::clone(&log)).unwrap();
+    let put = |number| {
+        let lsn = log.0.lock().len() as u64;
+        tree.put(&key(number), &[7; 60], lsn, None).unwrap();
+    };
+    (0..RECORDS).for_each(put);
+    manager.close().unwrap();
+    let (before, numbers) = (log.0.lock().len(), manager.space().unwrap().numbers());
+    // Leaves are cut, and hung in.
+    (RECORDS..2 * RECORDS).for_each(put);
+    let split = log.0.lock().len();
+    assert!(split > before + 5);
+    while !tree.free_pages(4).unwrap() {}
+    tree.free_rest().unwrap();
+    // Nothing of that was written.
+    drop((tree, manager));
+    numbers.iter().for_each(|&number| rot(&device, number));
+    let records = log.0.lock().clone();
+    let redone_until = |end: usize| {
+        let opened =
+            BufferManager::open(hardware(), device.clone(), Arc::new(NoLog), &options(256));
+        let (manager, mut redo) = (opened.unwrap(), Redo::default());
+        for (record, lsn) in records.iter().zip(1..).take(end).skip(before) {
+            redo.record(&manager, record, lsn).unwrap();
+        }
+        redo.end().map(|()| manager)
+    };
+    let damage = redone_until(split).map(|_| ()).unwrap_err();
+    let named = |damage: &TreeError| match damage {
+        TreeError::Buffer(BufferError::Space(SpaceError::Page { number, .. })) => Some(*number),
+        _ => None,
+    };
+    assert!(named(&damage).is_some_and(|number| numbers.contains(&number)), "{damage}");
+    let manager = redone_until(records.len()).unwrap();
     manager.space().unwrap().write_freed(u64::MAX).unwrap();
     assert_eq!(manager.space().unwrap().used_pages(), 0);
 }

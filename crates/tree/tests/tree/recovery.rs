@@ -10,7 +10,7 @@ use lapis_pmem::{Mutant, Region};
 use lapis_tree::mutants::{
     CUT_NOT_LOGGED, HOLE_LEFT_OPEN, LONG_FENCE_CUT, MOVED_RECORDS_NOT_LOGGED, REDO_WITHOUT_LSN_TEST,
 };
-use lapis_tree::{Finding, LeafLayout, StructureLog, Tree, TreeReport, redo};
+use lapis_tree::{Finding, LeafLayout, Redo, StructureLog, Tree, TreeReport};
 use parking_lot::Mutex;
 
 use crate::model::forwards;
@@ -201,11 +201,13 @@ impl Bench {
     fn recover(&mut self, until: u64) -> Result<bool, String> {
         let (start, end) = (self.start as usize, self.log.end() as usize);
         let records = self.log.records.lock()[start..end].to_vec();
+        let mut redo = Redo::default();
         for (record, lsn) in records.iter().zip(self.start + 1..) {
             if let Record::Structure(record) = record {
-                redo(&self.manager, record, lsn).map_err(|error| error.to_string())?;
+                redo.record(&self.manager, record, lsn).map_err(|error| error.to_string())?;
             }
         }
+        redo.end().map_err(|error| error.to_string())?;
         self.check()?;
         let mut replayed = 0;
         for (record, lsn) in records.iter().zip(self.start + 1..) {
@@ -398,10 +400,12 @@ fn the_end_of_a_tree_that_was_read_is_redone_from_nothing() {
     let log = Arc::clone(&bench.log) as Arc<dyn WriteAheadLog>;
     let anew = BufferManager::create(bench.machine.clone(), medium, log, &options(FRAMES)).unwrap();
     let records = bench.log.records.lock().clone();
+    let mut redo = Redo::default();
     for (record, lsn) in records.iter().zip(1..) {
         let Record::Structure(bytes) = record else { continue };
-        redo(&anew, bytes, lsn).unwrap();
+        redo.record(&anew, bytes, lsn).unwrap();
     }
+    redo.end().unwrap();
     anew.close().unwrap();
     let space = anew.space().unwrap();
     space.write_freed(u64::MAX).unwrap();

@@ -13,7 +13,7 @@ use lapis_buffer::{
 };
 use lapis_crash::{Modelled, Storage};
 use lapis_pmem::{AuditReport, Committed, host_lock};
-use lapis_tree::{CompactionPlace, Finding, LeafLayout, StructureLog, Tree, redo};
+use lapis_tree::{CompactionPlace, Finding, LeafLayout, Redo, StructureLog, Tree};
 use parking_lot::Mutex;
 
 use super::text;
@@ -139,11 +139,13 @@ impl LiveTree {
             Err(BufferError::Space(SpaceError::NotASpace { .. })) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
+        let mut redo = Redo::default();
         for (lsn, kind, payload) in &records {
             if *kind == STRUCTURE {
-                redo(&manager, payload, *lsn).map_err(text)?;
+                redo.record(&manager, payload, *lsn).map_err(text)?;
             }
         }
+        redo.end().map_err(text)?;
         match manager.fix_exclusive(ROOT) {
             Ok(_) => {}
             Err(BufferError::Space(SpaceError::NotInUse { .. })) => return Ok(None),
