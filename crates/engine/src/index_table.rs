@@ -343,11 +343,19 @@ impl<D: Domain> IndexTable<D> {
 
     /// Calls `visit` with each key and its record, or what is wrong with it, in any order.
     pub(crate) fn visit_all(&self, mut visit: impl FnMut(&[u8], Result<&[u8], EngineError>)) {
-        let _pinned = self.pin();
-        self.index.for_each(&mut |key, link| {
-            visit(key, self.read(key, link));
+        self.visit_until(|key, record| {
+            visit(key, record);
             ControlFlow::Continue(())
         });
+    }
+
+    /// The same, until it breaks.
+    pub(crate) fn visit_until(
+        &self,
+        mut visit: impl FnMut(&[u8], Result<&[u8], EngineError>) -> ControlFlow<()>,
+    ) {
+        let _pinned = self.pin();
+        self.index.for_each(&mut |key, link| visit(key, self.read(key, link)));
     }
 
     /// What is wrong with the index itself.
