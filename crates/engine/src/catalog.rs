@@ -17,7 +17,9 @@ use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
 use crate::expiry::milliseconds;
 use crate::index_table::{IndexTable, room_for_index};
-use crate::tables::{NEXT_KEY, Properties, Table, TableId, dropped_key, name_key, table_value};
+use crate::tables::{
+    NEXT_KEY, Properties, Table, TableId, dropped_key, is_name, name_key, table_value,
+};
 
 /// What the records of a table that is made are to be in.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +124,9 @@ impl<D: Domain> Engine<D> {
     }
 
     pub(crate) fn check_name_is_free(&self, name: &str) -> Result<(), EngineError> {
+        if !is_name(name) {
+            return Err(EngineError::BadTableName);
+        }
         match self.table(name) {
             Ok(_) => Err(EngineError::TableExists { name: name.to_owned() }),
             Err(_) => self.shared().check_write(&self.shared().catalog, &name_key(name), None),

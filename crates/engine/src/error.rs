@@ -8,6 +8,8 @@ use lapis_index::{IndexError, IndexKind};
 use lapis_pmem::{AllocError, BlockError, DomainFault, PoolDeviceError, RootError};
 use lapis_tree::TreeError;
 
+use crate::tables::MAX_TABLE_NAME_BYTES;
+
 /// Why the engine refused. Unless the variant says otherwise, everything is as it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -44,6 +46,9 @@ pub enum EngineError {
     /// Keys of tables in indexes have at least one byte.
     #[error("a key of a table in an index has at least one byte")]
     EmptyKey,
+    /// Not a name for a table.
+    #[error("a table's name has 1 to {MAX_TABLE_NAME_BYTES} bytes, none of them zero")]
+    BadTableName,
     /// There is no such table.
     #[error("there is no table {name:?}")]
     NoSuchTable {

@@ -117,7 +117,7 @@ pub use salvage::{Lost, SalvageReport, SalvagedTable, TellEntry, salvage};
 pub use scan::{Direction, Entry, Scan};
 pub use snapshot::Snapshot;
 pub use storage::{PersistentMemoryOptions, Storage};
-pub use tables::Table;
+pub use tables::{MAX_TABLE_NAME_BYTES, Table};
 pub use transaction::{Savepoint, Transaction};
 pub use value::MAX_VALUE_BYTES;
 pub use value_reader::ValueReader;

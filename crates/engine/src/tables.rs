@@ -62,6 +62,14 @@ const HAS_LONG_VALUES: u8 = 1;
 const HAS_EXPIRING: u8 = 2;
 const IS_HASHED: u8 = 4;
 
+/// The longest name of a table.
+pub const MAX_TABLE_NAME_BYTES: usize = 255;
+
+/// Whether a table may be called so.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=MAX_TABLE_NAME_BYTES).contains(&name.len()) && !name.contains('\0')
+}
+
 /// What the catalog says of a table besides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Properties {

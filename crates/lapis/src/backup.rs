@@ -88,7 +88,6 @@ impl Store {
     /// # Errors
     /// [`Error::TableExists`], and others.
     pub fn begin_load(&self, name: &str, leaves: LeafLayout) -> Result<TableLoad<'_>, Error> {
-        Self::check_name(name)?;
         let load = Kept::new(self.inner.engine.begin_load(name, leaves)?);
         Ok(TableLoad { store: self, load: Some(load) })
     }

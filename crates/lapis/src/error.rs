@@ -245,6 +245,7 @@ impl From<EngineError> for Error {
             EngineError::Index(error @ IndexError::Damaged { .. }) => {
                 Self::Damaged { what: error.to_string() }
             }
+            EngineError::BadTableName => Self::BadTableName,
             EngineError::NoSuchTable { name } => Self::NoSuchTable { name },
             EngineError::TableExists { name } => Self::TableExists { name },
             EngineError::Dropped { name } => Self::Dropped { name },

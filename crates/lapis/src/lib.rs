@@ -56,7 +56,7 @@ pub use error::Error;
 pub use info::{Bytes, ChanceInfo, CheckReport, Info, MemoryInfo, MigrationInfo, TableInfo, Tier};
 pub use lapis_engine::{
     BackupError, BackupReport, Chance, Clock, CompactionReport, Decided, Durability, Entry,
-    IndexKind, Latencies, LeafLayout, Lost, MAX_VALUE_BYTES, Metrics, Migration,
+    IndexKind, Latencies, LeafLayout, Lost, MAX_TABLE_NAME_BYTES, MAX_VALUE_BYTES, Metrics, Migration,
     MigrationStatistics, Placement, RecoveryProgress, RecoveryReport, SalvageReport, SalvagedTable,
     Savepoint, TierBytes, TimeToLive, verify_backup,
 };
@@ -68,6 +68,3 @@ pub use table::Table;
 pub use transaction::{Commit, Transaction};
 pub use typed::{Encoding, Key, TypedTable};
 pub use value_stream::{ValueReader, ValueWriter};
-
-/// The longest name of a table.
-pub const MAX_TABLE_NAME_BYTES: usize = 255;

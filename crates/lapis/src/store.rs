@@ -8,7 +8,6 @@ use lapis_engine::{
 };
 use lapis_pmem::Hardware;
 
-use crate::MAX_TABLE_NAME_BYTES;
 use crate::background::Background;
 use crate::config::{Config, TableOptions};
 use crate::directory::{self, Files};
@@ -133,7 +132,6 @@ impl Store {
     /// # Errors
     /// As for [`Store::create_table`]; [`Error::NoPersistentMemory`].
     pub fn create_table_with(&self, name: &str, options: &TableOptions) -> Result<Table, Error> {
-        Self::check_name(name)?;
         let engine = &self.inner.engine;
         let expected_entries = options.expected_entries;
         let of_index = IndexOptions { expected_entries, ..IndexOptions::default() };
@@ -142,13 +140,6 @@ impl Store {
             options.index.map_or(in_tree, |kind| TableStructure::Index(kind, &of_index));
         let table = engine.create_table_with(name, structure, options.time_to_live)?;
         Ok(Table::new(&self.inner, table))
-    }
-
-    pub(crate) fn check_name(name: &str) -> Result<(), Error> {
-        if name.is_empty() || name.len() > MAX_TABLE_NAME_BYTES || name.contains('\0') {
-            return Err(Error::BadTableName);
-        }
-        Ok(())
     }
 
     /// A handle of the table called `name`.

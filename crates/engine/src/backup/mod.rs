@@ -43,7 +43,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use lapis_index::IndexKind;
+use lapis_index::{IndexKind, MAX_KEY_BYTES};
 use lapis_pmem::{Domain, host_lock};
 use lapis_tree::LeafLayout;
 
@@ -55,7 +55,7 @@ use crate::key_range::KeyRange;
 use crate::mutants::BACKUP_NOT_DURABLE;
 use crate::scan::Scan;
 use crate::snapshot::Reader;
-use crate::tables::Table;
+use crate::tables::{MAX_TABLE_NAME_BYTES, Table, is_name};
 use crate::value::{self, MAX_VALUE_BYTES};
 
 const TABLE: u8 = 1;
@@ -64,9 +64,6 @@ const END: u8 = 3;
 const TABLE_THAT_EXPIRES: u8 = 4;
 const ENTRY_THAT_EXPIRES: u8 = 5;
 const HASHED_TREE: u32 = 1 << 31;
-
-/// No key is as long.
-const MOST_KEY_BYTES: usize = 1 << 16;
 
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -248,10 +245,15 @@ pub fn verify_backup(from: impl Read) -> Result<BackupReport, BackupError> {
     Ok(records.report)
 }
 
-/// The records of a backup, one after the other.
+/// The records of a backup, one after the other: those that no store has are refused here, for all who read them.
 struct Records<R> {
     blocks: BlockReader<R>,
     report: BackupReport,
+    names: BTreeSet<String>,
+    /// The index that the last table was in, if it was in one.
+    kind: Option<IndexKind>,
+    /// The last key of that table; none before its first.
+    last_key: Option<Vec<u8>>,
     ended: bool,
 }
 
@@ -259,7 +261,8 @@ impl<R: Read> Records<R> {
     fn begin(from: R) -> Result<Self, BackupError> {
         let blocks = BlockReader::begin(from)?;
         let report = BackupReport { state: blocks.header().state, ..BackupReport::default() };
-        Ok(Self { blocks, report, ended: false })
+        let names = BTreeSet::new();
+        Ok(Self { blocks, report, names, kind: None, last_key: None, ended: false })
     }
 
     fn number<const N: usize>(&mut self) -> Result<[u8; N], BackupError> {
@@ -273,6 +276,25 @@ impl<R: Read> Records<R> {
             Some(length) => self.blocks.read_bytes(length),
             None => Err(self.blocks.damaged("has a record that is longer than any")),
         }
+    }
+
+    /// Refuses a key that its table cannot have.
+    fn check_key(&mut self, key: &[u8]) -> Result<(), BackupError> {
+        if self.report.tables == 0 {
+            return Err(self.blocks.damaged("has entries before a table"));
+        }
+        // A tree may have it.
+        if key.is_empty() && self.kind.is_some() {
+            return Err(self.blocks.damaged("has a key without bytes in an index"));
+        }
+        match &mut self.last_key {
+            Some(last) if last.as_slice() >= key => {
+                return Err(self.blocks.damaged("has a key that does not come behind the last"));
+            }
+            Some(last) => key.clone_into(last),
+            None => self.last_key = Some(key.to_vec()),
+        }
+        Ok(())
     }
 
     /// The next one; none at the end, after which there is nothing (K2).
@@ -292,15 +314,25 @@ impl<R: Read> Records<R> {
                     self.blocks.damaged("has a table in an index of no known kind")
                 })?;
                 let length = u32::from_le_bytes(self.number()?);
-                let name = String::from_utf8(self.bytes(length.into(), MOST_KEY_BYTES)?);
-                let name = name.map_err(|_| self.blocks.damaged("has a table without a name"))?;
+                let name = String::from_utf8(self.bytes(length.into(), MAX_TABLE_NAME_BYTES)?);
+                let name = name.ok().filter(|name| is_name(name));
+                let name = name.ok_or_else(|| self.blocks.damaged("has a table without a name"))?;
+                if !self.names.insert(name.clone()) {
+                    return Err(self.blocks.damaged("has a table that was there before"));
+                }
+                self.kind = match held_by {
+                    HeldBy::Index(kind) => Some(kind),
+                    HeldBy::Tree(_) => None,
+                };
+                self.last_key = None;
                 self.report.tables += 1;
                 Ok(Some(Record::Table { name, held_by, time_to_live_ms: time }))
             }
             ENTRY | ENTRY_THAT_EXPIRES => {
                 let key_bytes = u32::from_le_bytes(self.number()?);
                 let value_bytes = u64::from_le_bytes(self.number()?);
-                let key = self.bytes(key_bytes.into(), MOST_KEY_BYTES)?;
+                let key = self.bytes(key_bytes.into(), MAX_KEY_BYTES)?;
+                self.check_key(&key)?;
                 let value = self.bytes(value_bytes, MAX_VALUE_BYTES)?;
                 self.report.entries += 1;
                 self.report.bytes += (key.len() + value.len()) as u64;

@@ -93,19 +93,56 @@ fn a_newer_format_is_refused_by_its_version() {
 }
 
 #[test]
+fn a_header_that_says_more_than_this_version_knows_is_refused() {
+    for byte in 12..16 {
+        let mut more = stream(HEADER);
+        more[byte] = 1;
+        let sum = crc32c::crc32c(&more[..32]);
+        more[32..36].copy_from_slice(&sum.to_le_bytes());
+        assert!(matches!(verified(&more), Err(BackupError::NotABackup)), "{byte}");
+    }
+}
+
+fn blocks_of(payload: &[u8]) -> Vec<u8> {
+    let mut into = Vec::new();
+    let mut blocks = BlockWriter::begin(&mut into, HEADER).unwrap();
+    blocks.write_all(payload).unwrap();
+    blocks.finish().unwrap();
+    into
+}
+
+#[test]
 fn records_that_make_no_sense_are_refused_whatever_their_checksum_says() {
     let refused = |payload: &[u8]| {
-        let mut into = Vec::new();
-        let mut blocks = BlockWriter::begin(&mut into, HEADER).unwrap();
-        blocks.write_all(payload).unwrap();
-        blocks.finish().unwrap();
-        assert!(matches!(verified(&into), Err(BackupError::Damaged { .. })), "{payload:?}");
+        let found = verified(&blocks_of(payload));
+        assert!(matches!(found, Err(BackupError::Damaged { .. })), "{found:?}: {payload:?}");
     };
     refused(&[]);
     refused(&[9]);
     refused(&[TABLE, 0, 0, 0, 0, 1, 0, 0, 0, 0xFF]);
     refused(&[TABLE, 0xEE, 0xEE, 0xEE, 0xEE, 1, 0, 0, 0, b't']);
     refused(&[TABLE, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF]);
+    let table = |kind: u32, name: &str| {
+        let lengths = (kind.to_le_bytes(), (name.len() as u32).to_le_bytes());
+        [&[TABLE][..], &lengths.0, &lengths.1, name.as_bytes()].concat()
+    };
+    let ends = |tables: u64, entries: u64| {
+        [&[END][..], &tables.to_le_bytes(), &entries.to_le_bytes()].concat()
+    };
+    refused(&[table(0, ""), ends(1, 0)].concat());
+    refused(&[table(0, "a\0"), ends(1, 0)].concat());
+    refused(&[table(0, &"n".repeat(MAX_TABLE_NAME_BYTES + 1)), ends(1, 0)].concat());
+    refused(&[table(0, "t"), table(0, "u"), table(0, "t"), ends(3, 0)].concat());
+    let (a, b) = (entry(b"a", b"1"), entry(b"b", b"2"));
+    refused(&[a.clone(), ends(0, 1)].concat());
+    refused(&[table(0, "t"), b.clone(), a.clone(), ends(1, 2)].concat());
+    refused(&[table(0, "t"), a.clone(), a.clone(), ends(1, 2)].concat());
+    let (none, kind) = (entry(b"", b"0"), IndexKind::Wort as u32);
+    refused(&[table(kind, "t"), none.clone(), ends(1, 1)].concat());
+    refused(&[table(0, "t"), entry(&vec![1; MAX_KEY_BYTES + 1], b""), ends(1, 1)].concat());
+    // What is left of them is a backup, and the empty key is one of a tree's.
+    let good = [table(kind, "t"), a.clone(), b.clone(), table(0, "u"), none, a, b, ends(2, 5)];
+    assert_eq!(verified(&blocks_of(&good.concat())).unwrap().entries, 5);
     let long = [&[ENTRY][..], &1_u32.to_le_bytes(), &u64::MAX.to_le_bytes(), b"k"].concat();
     refused(&long);
     let counts = [&[END][..], &1_u64.to_le_bytes(), &0_u64.to_le_bytes()].concat();
