@@ -14,7 +14,7 @@ use std::sync::Arc;
 use lapis_blocks::block_log::Durability;
 use lapis_buffer::{BufferManager, PageNumber};
 use lapis_pmem::{Domain, host_lock};
-use lapis_tree::Tree;
+use lapis_tree::{Tree, TreeError};
 
 use crate::commit::Write;
 use crate::contents::Contents;
@@ -99,7 +99,8 @@ impl<D: Domain> Shared<D> {
     }
 }
 
-/// Frees a root that no table has, if its last change came before the record `lsn`: otherwise it is another's.
+/// Frees a root that no table has, if its last change came before the record `lsn`: otherwise it is another's. All structure
+/// has been redone.
 pub(crate) fn free_unlisted_root<D: Domain>(
     manager: &Arc<BufferManager<D>>,
     log: &Arc<EngineLog<D>>,
@@ -112,12 +113,60 @@ pub(crate) fn free_unlisted_root<D: Domain>(
         page.validate()?;
         Ok(found)
     });
-    match found {
-        Ok(found) if found < lsn => {
-            Ok(Tree::open(Arc::clone(manager), Arc::clone(log), root).free_rest()?)
-        }
+    let tree = Tree::open(Arc::clone(manager), Arc::clone(log), root);
+    match found.map_err(TreeError::from) {
+        Ok(found) if found < lsn => Ok(tree.free_rest()?),
         Ok(_) => Ok(()),
-        Err(error) if error.is_not_in_use() => Ok(()),
+        Err(TreeError::Buffer(error)) if error.is_not_in_use() => Ok(()),
+        // The log from `lsn` on was there to be redone: had another got the page since, it would have been made anew (L4).
+        Err(error) if error.is_of_damaged_page() => {
+            tracing::warn!(%error, "what is left of a dropped table is freed unread");
+            Ok(tree.free_damaged_root()?)
+        }
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lapis_buffer::{BufferOptions, SpaceOptions};
+    use lapis_device::{ModelledSsd, SsdConfig};
+    use lapis_pmem::{BLOCK_BYTES, BlockDevice, FlushMethod, Hardware};
+
+    use super::*;
+    use crate::engine::{Engine, EngineOptions};
+    use crate::storage::Storage;
+
+    #[test]
+    fn a_root_that_no_table_has_is_freed_though_it_has_rotted() {
+        let device = |blocks| Arc::new(ModelledSsd::new(blocks, SsdConfig::default()).unwrap());
+        let (pages, log) = (device(1), device(2 + 512));
+        let storage = || Storage::ssd(Arc::clone(&pages) as _, Arc::clone(&log) as _);
+        let mut options = EngineOptions::new(7);
+        let space = SpaceOptions { page_bytes: 4096, batch_pages: 8 };
+        options.buffer =
+            BufferOptions { frames: 64, most_changed_frames: 32, space, ..options.buffer };
+        (options.log.segment_bytes, options.log.batch_bytes) = (64 << 10, 64 << 10);
+        let domain = Hardware::with_method(FlushMethod::PageCacheNone).unwrap();
+        let engine = Engine::create(domain.clone(), storage(), &options).unwrap();
+        let table = engine.create_table("t").unwrap();
+        let root = table.contents().as_tree().unwrap().root();
+        engine.put(&table, b"a", b"b", Durability::Immediate).unwrap();
+        engine.close().unwrap();
+        drop((table, engine));
+        let mut page = [0; BLOCK_BYTES];
+        for block in 0..pages.capacity_blocks() {
+            pages.read_blocks(block, &mut page).unwrap();
+            if page[5] == 16 && page[8..16] == root.get().to_le_bytes() {
+                pages.rot(block, 1, block);
+            }
+        }
+        let engine = Engine::open(domain, storage(), &options).unwrap();
+        let Shared { manager, log, .. } = engine.shared();
+        let used = manager.space().unwrap().used_pages();
+        free_unlisted_root(manager, log, root, u64::MAX).unwrap();
+        assert!(manager.fix_exclusive(root).unwrap_err().is_not_in_use());
+        engine.checkpoint().unwrap();
+        assert_eq!(manager.space().unwrap().used_pages(), used - 1);
     }
 }

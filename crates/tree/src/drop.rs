@@ -75,6 +75,16 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         Ok(self.manager.free_page(above, lsn)?)
     }
 
+    /// Frees a root that is damaged, when only what [`Tree::free_rest`] frees is left. The few pages below it stay in use,
+    /// for nothing else says which they are.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn free_damaged_root(&self) -> Result<(), TreeError> {
+        let lsn = self.modify(&mut [], &[self.root])?;
+        Ok(self.manager.free_unread(self.root, lsn)?)
+    }
+
     /// The last leaves, and what has no others below it.
     fn next_step(&self, most: usize) -> Result<Step<'_, D>, Stop> {
         let mut path: Vec<OptimisticPage<'_, D>> = Vec::new();

@@ -1,6 +1,8 @@
 //! What may go wrong with a tree, and what only has to be tried again.
 
-use lapis_buffer::{BufferError, Interruption, LogError, PageNumber, Restart};
+use lapis_buffer::{
+    BufferError, Interruption, LogError, PageNumber, Restart, SpaceError, TierError,
+};
 
 /// Why a tree cannot do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +42,19 @@ pub enum TreeError {
     /// Keys that are to be loaded do not ascend.
     #[error("the keys to load do not ascend")]
     NotAscending,
+}
+
+impl TreeError {
+    /// Whether there is a page, and what it holds is not to be trusted.
+    pub fn is_of_damaged_page(&self) -> bool {
+        matches!(
+            self,
+            Self::Buffer(
+                BufferError::Space(SpaceError::Page { .. })
+                    | BufferError::Tier(TierError::Page { .. })
+            )
+        )
+    }
 }
 
 /// Why an attempt came to nothing.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lapis_buffer::{BufferError, BufferManager, ExclusivePage, PageNumber, SpaceError, TierError};
+use lapis_buffer::{BufferManager, ExclusivePage, PageNumber};
 use lapis_pmem::Domain;
 
 use crate::error::TreeError;
@@ -44,7 +44,7 @@ impl Redo {
                 continue;
             }
             match redo_change(manager, number, change, lsn, tests_lsn) {
-                Err(error) if needs_old && is_damage(&error) => {
+                Err(error) if needs_old && error.is_of_damaged_page() => {
                     self.damaged.insert(number, error);
                 }
                 redone => {
@@ -90,11 +90,11 @@ fn redo_change<D: Domain>(
     };
     let found = match (find(manager, number), contents) {
         // The log has all of the page, and what came later comes later.
-        (Err(error), Some(contents)) if is_damage(&error) => {
+        (Err(error), Some(contents)) if error.is_of_damaged_page() => {
             return make_again(manager, number, contents, lsn);
         }
         // Nobody asks what it was. If it was given out again, the log makes it further on.
-        (Err(error), None) if change == Change::Free && is_damage(&error) => {
+        (Err(error), None) if change == Change::Free && error.is_of_damaged_page() => {
             return Ok(manager.free_unread(number, lsn)?);
         }
         (found, _) => found?,
@@ -116,16 +116,6 @@ fn redo_change<D: Domain>(
             apply(&mut page, change, lsn)
         }
     }
-}
-
-/// Whether there is a page, and what it holds is not to be trusted.
-fn is_damage(error: &TreeError) -> bool {
-    matches!(
-        error,
-        TreeError::Buffer(
-            BufferError::Space(SpaceError::Page { .. }) | BufferError::Tier(TierError::Page { .. })
-        )
-    )
 }
 
 fn make_again<D: Domain>(
