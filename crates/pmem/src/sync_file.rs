@@ -1,44 +1,41 @@
 //! Durability across a power cut on an ordinary file: what flushes note, fences write out.
 
+use std::mem;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::domain::DomainFault;
 use crate::file_lock::LockedFile;
 
 /// The pages of a mapped file that must reach the disk at the next fence.
-///
-/// A fence holds the lock while the kernel writes: a second thread's fence must not return while
-/// the range that *it* flushed is still being written by the first.
 #[derive(Debug)]
 pub(crate) struct SyncFile {
     file: Arc<LockedFile>,
+    /// The turn to have the kernel write, and what it writes. Taken before `state`, and by everyone who waits for a write: by then
+    /// whoever had it has noted an error, which the kernel tells only once; and what others flushed is written that he took
+    /// with his.
+    syncing: Mutex<Ranges>,
+    /// Held for a moment only: who flushes, or asks for the health, does not wait for the kernel.
     state: Mutex<State>,
 }
 
+/// Byte address ranges, merged while they are adjacent.
+type Ranges = Vec<(usize, usize)>;
+
 #[derive(Debug, Default)]
 struct State {
-    /// Byte address ranges noted since the last fence, merged while they are adjacent.
-    pending: Vec<(usize, usize)>,
+    /// What was noted since the kernel was last told to write.
+    pending: Ranges,
     /// Set for good once the kernel has failed to write a page: it may since have marked that page
     /// clean, so that no later success says anything about it.
     fault: Option<DomainFault>,
 }
 
-impl State {
-    fn note_failure(&mut self, outcome: Result<(), Errno>) {
-        if let Err(error) = outcome {
-            tracing::error!(%error, "the medium refused to persist a write");
-            self.fault = Some(DomainFault::WritesLost { reason: error.to_string() });
-        }
-    }
-}
-
 impl SyncFile {
     pub(crate) fn new(file: Arc<LockedFile>) -> Self {
-        Self { file, state: Mutex::default() }
+        Self { file, syncing: Mutex::default(), state: Mutex::default() }
     }
 
     pub(crate) fn note(&self, start: usize, bytes: usize) {
@@ -57,10 +54,30 @@ impl SyncFile {
         state.pending.push((first, end));
     }
 
+    /// Has the kernel write at least the ranges that `write` gets: those noted before. What is noted meanwhile is
+    /// the next one's.
+    fn write_out(
+        &self,
+        write: impl Fn(&[(usize, usize)]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mut ranges = self.syncing.lock();
+        // Before the kernel begins. Of two vectors neither is ever allocated anew.
+        mem::swap(&mut *ranges, &mut self.state.lock().pending);
+        // A signal came between; nothing is lost.
+        let outcome = retry_on_intr(|| write(&ranges));
+        ranges.clear();
+        if let Err(error) = outcome {
+            tracing::error!(%error, "the medium refused to persist a write");
+            let fault = DomainFault::WritesLost { reason: error.to_string() };
+            self.state.lock().fault = Some(fault);
+        }
+        outcome
+    }
+
     pub(crate) fn complete(&self) {
-        let mut state = self.state.lock();
-        let outcome = match state.pending.as_slice() {
-            [] => return,
+        // The fault is noted.
+        let _ = self.write_out(|ranges| match ranges {
+            [] => Ok(()),
             [(first, end)] => {
                 // SAFETY: `note` only ever gets ranges of the live mapping; msync reads nothing.
                 unsafe {
@@ -73,18 +90,13 @@ impl SyncFile {
             }
             // Several ranges: one fdatasync of the file costs one device flush instead of many.
             _ => rustix::fs::fdatasync(&**self.file),
-        };
-        state.pending.clear();
-        state.note_failure(outcome);
+        });
     }
 
     /// Writes out the file and its size, on which the caller relies. Nobody else is told of a write that failed
     /// before.
     pub(crate) fn sync_whole(&self) -> Result<(), Errno> {
-        let mut state = self.state.lock();
-        let outcome = rustix::fs::fsync(&**self.file);
-        state.note_failure(outcome);
-        outcome
+        self.write_out(|_| rustix::fs::fsync(&**self.file))
     }
 
     pub(crate) fn health(&self) -> Result<(), DomainFault> {
@@ -98,18 +110,98 @@ impl SyncFile {
 // Miri has no such files.
 #[cfg(all(test, not(miri)))]
 mod tests {
+    use std::cell::Cell;
     use std::fs::OpenOptions;
+    use std::sync::mpsc::{self, Receiver};
+    use std::thread::{self, Scope};
+    use std::time::Duration;
 
     use super::*;
     use crate::file_lock::Access;
 
+    /// Of a file that cannot be written out.
+    fn sync_file() -> SyncFile {
+        let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
+        SyncFile::new(Arc::new(LockedFile::new(file, Access::Write).unwrap()))
+    }
+
+    fn page(number: usize) -> (usize, usize) {
+        let bytes = rustix::param::page_size();
+        (number * bytes, (number + 1) * bytes)
+    }
+
+    /// Has a thread write out, in which the kernel does not end before it is sent for. Returns what it is to end with, when it has begun.
+    fn begin<'s>(scope: &'s Scope<'s, '_>, sync: &'s SyncFile) -> mpsc::Sender<Result<(), Errno>> {
+        let ((begins, begun), (end, ends)) = (mpsc::channel(), mpsc::channel());
+        let ends: Receiver<Result<(), Errno>> = ends;
+        scope.spawn(move || {
+            let _ = sync.write_out(|ranges| {
+                begins.send(ranges.to_vec()).unwrap();
+                ends.recv().unwrap()
+            });
+        });
+        assert_eq!(begun.recv().unwrap(), [page(2)]);
+        end
+    }
+
     #[test]
     fn a_file_that_could_not_be_written_out_whole_is_a_fault_for_good() {
-        // It cannot be written out.
-        let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
-        let sync = SyncFile::new(Arc::new(LockedFile::new(file, Access::Write).unwrap()));
+        let sync = sync_file();
         assert_eq!(sync.health(), Ok(()));
         assert!(sync.sync_whole().is_err());
         assert!(matches!(sync.health(), Err(DomainFault::WritesLost { .. })));
+    }
+
+    #[test]
+    fn who_flushes_while_the_kernel_writes_waits_for_nobody_and_is_written_next() {
+        let sync = &sync_file();
+        sync.note(page(2).0, 1);
+        thread::scope(|scope| {
+            let end = begin(scope, sync);
+            let (flushed, waited) = mpsc::channel();
+            scope.spawn(move || {
+                // The same page again, which may be written already.
+                sync.note(page(2).0 + 100, 1);
+                flushed.send(sync.health()).unwrap();
+            });
+            let health = waited.recv_timeout(Duration::from_secs(10));
+            end.send(Ok(())).unwrap();
+            assert_eq!(health, Ok(Ok(())));
+        });
+        let written = Cell::new(Vec::new());
+        for expected in [vec![page(2)], vec![]] {
+            sync.write_out(|ranges| Ok(written.set(ranges.to_vec()))).unwrap();
+            assert_eq!(written.take(), expected);
+        }
+    }
+
+    #[test]
+    fn who_comes_while_the_kernel_writes_waits_for_its_end_and_learns_of_the_error() {
+        let sync = &sync_file();
+        sync.note(page(2).0, 1);
+        thread::scope(|scope| {
+            let end = begin(scope, sync);
+            let (begins, begun) = mpsc::channel();
+            let other = scope.spawn(move || {
+                begins.send(()).unwrap();
+                // What it flushed is among what is being written.
+                sync.complete();
+                sync.health()
+            });
+            begun.recv().unwrap();
+            thread::sleep(Duration::from_millis(50));
+            end.send(Err(Errno::IO)).unwrap();
+            assert!(matches!(other.join().unwrap(), Err(DomainFault::WritesLost { .. })));
+        });
+    }
+
+    #[test]
+    fn a_signal_while_the_kernel_writes_loses_nothing() {
+        let (sync, signals) = (sync_file(), Cell::new(2));
+        let outcome = sync.write_out(|_| match signals.replace(signals.get() - 1) {
+            0 => Ok(()),
+            _ => Err(Errno::INTR),
+        });
+        assert_eq!((outcome, sync.health()), (Ok(()), Ok(())));
     }
 }
