@@ -144,7 +144,8 @@ pub(crate) fn is_unused_from<D: Domain>(
             used = descriptor != Descriptor::FREE;
             last = at.saturating_add(descriptor.chunks().max(1));
         }
-        if used && last > end {
+        // No run goes over a table: of one that says so it is not known where it ends, and what follows.
+        if used && (last > end || last > next_segment(at)) {
             return false;
         }
         at = last;
@@ -413,4 +414,35 @@ fn grow<D: Domain>(pool: &Pool<D>, end_bytes: usize) -> Result<(), RegionError> 
     let is_durable = !pool.domain().commits(mutants::SIZE_CLAIMED_EARLY);
     pool.domain().note_storage(pool.region().mapped_bytes(), is_durable);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::Hardware;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memory")]
+    fn a_run_that_is_said_to_go_over_a_chunk_table_hides_nothing_behind_it() {
+        let table = FIRST_SEGMENT_CHUNKS..FIRST_SEGMENT_CHUNKS + SEGMENT_TABLE_CHUNKS;
+        let (end, high_water) = (table.end + 200, table.end + 400);
+        let region = Region::anonymous(high_water as usize * EXTENT_BYTES, usize::MAX).unwrap();
+        let domain = Hardware::detect();
+        let set = |chunk, descriptor: Descriptor| {
+            // SAFETY: mapped and aligned; any bits are a word.
+            let cell = unsafe {
+                &*region.base().add(descriptor_offset(chunk) as usize).cast::<PCell<u64>>()
+            };
+            cell.store(&domain, descriptor.0);
+        };
+        let is_unused = || is_unused_from(&region, &domain, end, high_water);
+        let before = table.start - 80;
+        set(before, Descriptor::large(80));
+        assert!(is_unused(), "it ends where the table begins");
+        set(table.end + 150, Descriptor::large(100));
+        assert!(!is_unused());
+        // Damaged: it ends where what is asked for begins.
+        set(before, Descriptor::large(end - before));
+        assert!(!is_unused());
+    }
 }
