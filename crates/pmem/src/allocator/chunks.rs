@@ -253,8 +253,14 @@ impl ChunkMap {
         Ok(first)
     }
 
+    /// Takes a run of which chunks were never used: all, or those behind a free run that is too short by itself.
     fn take_fresh<D: Domain>(&mut self, pool: &Pool<D>, count: u32) -> Result<u32, RegionError> {
-        let mut first = self.next_fresh;
+        let is_joined = |&(first, length): &(u32, u32)| {
+            first + length == self.next_fresh && first + count <= next_segment(first)
+        };
+        let last_free = self.free.last_key_value().map(|(&first, &length)| (first, length));
+        let joined = last_free.filter(is_joined).map(|(first, _)| first);
+        let mut first = joined.unwrap_or(self.next_fresh);
         let segment_end = next_segment(first);
         if first + count > segment_end {
             first = segment_end;
@@ -267,7 +273,7 @@ impl ChunkMap {
         if end_bytes > pool.region().mapped_bytes() {
             grow(pool, end_bytes)?;
         }
-        let table_start = first - (first - self.next_fresh).min(SEGMENT_TABLE_CHUNKS);
+        let table_start = first - first.saturating_sub(self.next_fresh).min(SEGMENT_TABLE_CHUNKS);
         if table_chunks_at(table_start) > 0 {
             pool.domain().happens("a further segment of the chunk table");
             // A device may hold anything here; a file holds zeroes and stays so.
@@ -298,6 +304,10 @@ impl ChunkMap {
         let skipped = skipped_to.saturating_sub(self.next_fresh);
         if first >= segment_end && skipped > 0 {
             self.add_free(self.next_fresh, skipped);
+        }
+        if let Some(joined) = joined {
+            pool.domain().happens("chunks are used again");
+            self.free.remove(&joined);
         }
         self.next_fresh = end;
         Ok(first)

@@ -138,6 +138,52 @@ fn a_large_block_that_is_freed_before_its_descriptor_is_read_again_is_free_once(
     assert!(three >= four + 4 * CHUNK as u64, "{three:#x} is in the block at {four:#x}");
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "memory")]
+fn a_large_block_has_the_place_of_one_that_was_freed_and_of_what_was_never_used_behind() {
+    const CHUNK: usize = 1 << 16;
+    let take = |pool: &Pool<Counting>, chunks: usize| {
+        pool.allocate_with_tail::<PCell<u64>>(chunks * CHUNK - 8).map(keep)
+    };
+    let free = |pool: &Pool<Counting>, block: Link<PCell<u64>>, chunks: usize| {
+        pool.free_unshared(block, chunks * CHUNK, Committed::nothing_to_do());
+    };
+    let region = Region::anonymous(4 << 20, 4 << 20).unwrap();
+    let pool = |make: fn(Region, _) -> Result<Pool<Counting>, PoolError>| {
+        // SAFETY: `region` outlives the pools, which use the memory one after the other.
+        let alias = unsafe { region.alias_of(4 << 20) };
+        make(alias, Watched::new(PersistCounts::default())).unwrap()
+    };
+    let created = pool(Pool::create);
+    let (first, second) = (take(&created, 10).unwrap(), take(&created, 20).unwrap());
+    free(&created, second, 20);
+    // There are 63 chunks: 10 are in use, 33 were never used.
+    assert!(take(&created, 54).is_err());
+    let before = persists(&created);
+    let both = created.allocate_with_tail::<PCell<u64>>(50 * CHUNK - 8).unwrap();
+    let after = persists(&created);
+    let both = keep(both);
+    assert_eq!(both, second);
+    assert_eq!((after.0 - before.0, after.1 - before.1), (2, 2), "its descriptor, and the mark");
+    let third = take(&created, 3).unwrap();
+    assert!(third.offset() >= both.offset() + 50 * CHUNK as u64);
+    assert!(take(&created, 1).is_err());
+    drop(created);
+    let opened = pool(Pool::open);
+    assert_eq!(opened.usage().allocated_bytes, 63 * CHUNK as u64);
+    free(&opened, first, 10);
+    assert_eq!(take(&opened, 10).unwrap(), first);
+
+    // Not over the next chunk table.
+    let pool = counting_pool(1 << 20);
+    take(&pool, FIRST_TABLE_CHUNKS - 101).unwrap();
+    let last = take(&pool, 100).unwrap();
+    free(&pool, last, 100);
+    let over = take(&pool, 200).unwrap().offset() as usize / CHUNK;
+    assert_eq!(over, FIRST_TABLE_CHUNKS + SECOND_TABLE_CHUNKS);
+    assert_eq!(take(&pool, 100).unwrap(), last);
+}
+
 /// Where the header has the high-water mark.
 pub const HIGH_WATER_OFFSET: usize = 80;
 /// Chunks that the first table names, and those that the second one takes.
