@@ -9,13 +9,19 @@
 //!
 //! F1. Where `pages.lapis` is, there is a store: it gets its name last, and durably, when the engine on
 //! all files is whole. What bears another name is nobody's and made anew. But persistent memory outside of the directory may
-//! be another store's: where a crash has left some under its name, before there was a store, it has to be removed by hand.
+//! be another store's: where a crash has left some under its name or with `.new` behind that, before there was a store, it has
+//! to be removed by hand.
 //!
 //! F2. A log, or persistent memory, that has its name stands beside `pages.lapis` or `pages.lapis.new`. Where it stands
 //! beside neither, the pages of a store were lost, and nothing is made over what is left.
+//!
+//! F3. Whoever makes a store has a lock on its directory, and on that of its persistent memory, until there is a store; and
+//! no file takes the place of another there.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::os::unix::fs::FileTypeExt;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +31,8 @@ use lapis_pmem::{
     BlockDevice, BlockOpenError, DirectTransfers, FileDevice, Guarantee, Hardware, Pool, PoolError,
     RegionError, RegionOptions,
 };
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::config::{Config, Memory};
 use crate::error::Error;
@@ -113,10 +121,10 @@ pub(crate) fn open(config: &Config) -> Result<(Files, Engine<Hardware>), Error> 
     if !config.create || config.read_only {
         return Err(Error::NoStore { path: directory.clone() });
     }
-    let turn = turn_of(directory)?;
+    let turn = Turn::take(config)?;
     match find(config)? {
         Some(found) => Ok(found),
-        None => create(config, &turn, |_| Ok(())),
+        None => create(config, turn, |_| Ok(())),
     }
 }
 
@@ -128,7 +136,7 @@ pub(crate) fn make(
     if config.read_only {
         return Err(Error::ReadOnly);
     }
-    let turn = turn_of(&config.directory)?;
+    let turn = Turn::take(config)?;
     for name in [PAGES_FILE, UNRELEASED_FILE] {
         let path = config.directory.join(name);
         if path.symlink_metadata().is_ok() {
@@ -136,7 +144,7 @@ pub(crate) fn make(
         }
     }
     check_pages_are_not_lost(&config.directory)?;
-    create(config, &turn, fill)
+    create(config, turn, fill)
 }
 
 /// Refuses a directory in which there was a store once that has lost its pages (F2).
@@ -151,14 +159,84 @@ fn check_pages_are_not_lost(directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The turn to make a store in a directory, which is made if it is not there.
-fn turn_of(directory: &Path) -> Result<File, Error> {
-    let failed = |source| Error::Directory { path: directory.to_owned(), source };
-    std::fs::create_dir_all(directory).map_err(failed)?;
-    // One creator at a time; whoever waited finds the store of the other one.
-    let turn = File::open(directory).map_err(failed)?;
-    turn.lock().map_err(failed)?;
-    Ok(turn)
+/// The turn to make a store (F3). The directory is made if it is not there.
+struct Turn {
+    directory: File,
+    memory: Option<MemoryPlace>,
+}
+
+/// Where persistent memory of a store is to be.
+struct MemoryPlace {
+    /// Its file, or the device.
+    path: PathBuf,
+    bytes: usize,
+    /// None of a device.
+    parent: Option<File>,
+    /// Whether that is the store's directory, and its file is called as a store calls it.
+    is_own: bool,
+}
+
+impl Turn {
+    fn take(config: &Config) -> Result<Self, Error> {
+        let path = &config.directory;
+        let failed = |source| Error::Directory { path: path.clone(), source };
+        std::fs::create_dir_all(path).map_err(failed)?;
+        let directory = File::open(path).map_err(failed)?;
+        let memory = config.memory().map(MemoryPlace::find).transpose()?;
+        let mut turn = Self { directory, memory };
+        let parent = turn.memory.as_ref().and_then(|memory| memory.parent.as_ref());
+        let mut locked = Vec::new();
+        for directory in [&turn.directory].into_iter().chain(parent) {
+            let about = directory.metadata().map_err(failed)?;
+            locked.push(((about.dev(), about.ino()), directory));
+        }
+        let is_beside = matches!(&locked[..], [(one, _), (other, _)] if one == other);
+        // In one order, so that no two who make stores in each other's directories wait for each other; and a second lock of
+        // one directory would wait for the first.
+        locked.sort_by_key(|(place, _)| *place);
+        locked.dedup_by_key(|(place, _)| *place);
+        // One creator at a time; whoever waited finds the store of the other one.
+        locked.iter().try_for_each(|(_, directory)| directory.lock()).map_err(failed)?;
+        if let Some(memory) = &mut turn.memory {
+            memory.is_own = is_beside && memory.path.file_name() == Some(OsStr::new(MEMORY_FILE));
+        }
+        Ok(turn)
+    }
+}
+
+impl MemoryPlace {
+    fn find(Memory { mut path, bytes }: Memory) -> Result<Self, Error> {
+        let about = path.metadata();
+        if about.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
+            path.push(MEMORY_FILE);
+        }
+        let parent = match about.is_ok_and(|about| about.file_type().is_char_device()) {
+            true => None,
+            false => Some(File::open(parent_of(&path)).map_err(|source| match source.kind() {
+                ErrorKind::NotFound => Error::of_pool(path.clone(), RegionError::NotFound.into()),
+                _ => Error::Directory { path: parent_of(&path).to_owned(), source },
+            })?),
+        };
+        Ok(Self { path, bytes, parent, is_own: false })
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Gives a file its name, which no other has (F3).
+fn rename_into_place(from: &Path, to: &Path) -> std::io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // A file system that does not know how. Whoever makes a store waits for the lock.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            if to.symlink_metadata().is_ok() {
+                return Err(Errno::EXIST.into());
+            }
+            std::fs::rename(from, to)
+        }
+        renamed => Ok(renamed?),
+    }
 }
 
 /// Opens what is in the directory; none if nothing is.
@@ -205,9 +283,10 @@ fn unfinished(path: &Path) -> PathBuf {
 /// Makes a store. Durable when it returns (F1).
 fn create(
     config: &Config,
-    turn: &File,
+    turn: Turn,
     fill: impl FnOnce(&Engine<Hardware>) -> Result<(), Error>,
 ) -> Result<(Files, Engine<Hardware>), Error> {
+    let Turn { directory: turn, memory } = turn;
     let directory = &config.directory;
     let failed = |source| Error::Directory { path: directory.clone(), source };
     let make = |name, blocks, direct| {
@@ -216,8 +295,9 @@ fn create(
         let device = FileDevice::create(&path, blocks, direct);
         device.map(Arc::new).map_err(|source| Error::File { path, source })
     };
-    let rename = |from: &Path, to: &Path| {
-        std::fs::rename(from, to).and_then(|()| turn.sync_all()).map_err(failed)
+    let name = |name| {
+        let path = directory.join(name);
+        rename_into_place(&unfinished(&path), &path).map_err(failed)
     };
     // F2: what is left of an earlier creation goes before its pages do.
     let remove_named = || {
@@ -227,8 +307,9 @@ fn create(
     if remove_named() {
         turn.sync_all().map_err(failed)?;
     }
+    let mut is_named = false;
     let whole = || {
-        let memory = config.memory().map(|memory| NewMemory::make(&memory, config));
+        let memory = memory.map(|place| NewMemory::make(place, config));
         let mut memory = memory.transpose()?;
         let log = match memory {
             Some(_) => None,
@@ -240,14 +321,12 @@ fn create(
         let engine = files.create(config)?;
         fill(&engine)?;
         match &mut memory {
-            Some(memory) => memory.name(&directory.join(MEMORY_FILE)).map_err(failed)?,
-            None => {
-                let log = directory.join(LOG_FILE);
-                rename(&unfinished(&log), &log)?;
-            }
+            Some(memory) => memory.name(&directory.join(MEMORY_FILE))?,
+            None => name(LOG_FILE)?,
         }
-        let pages = directory.join(PAGES_FILE);
-        std::fs::rename(unfinished(&pages), &pages).map_err(failed)?;
+        is_named = true;
+        turn.sync_all().map_err(failed)?;
+        name(PAGES_FILE)?;
         // F1: from here on there is a store, even if it is not known whether that is durable.
         if let Some(memory) = memory {
             memory.keep();
@@ -255,62 +334,67 @@ fn create(
         turn.sync_all().map_err(failed)?;
         Ok((files, engine))
     };
-    whole().inspect_err(|_| {
-        if directory.join(PAGES_FILE).symlink_metadata().is_err() {
+    let made = whole();
+    if made.is_err() {
+        // What has a name and is not of this creation stays.
+        if is_named && directory.join(PAGES_FILE).symlink_metadata().is_err() {
             remove_named();
         }
         for name in [PAGES_FILE, LOG_FILE] {
             let _ = std::fs::remove_file(unfinished(&directory.join(name)));
         }
-    })
+    }
+    made
 }
 
 /// Persistent memory of a store under creation. Its file goes with this, unless there is a store that has it.
 struct NewMemory {
     pool: Arc<Pool<Hardware>>,
-    /// Its file as it is to be called; a device is.
-    path: PathBuf,
+    place: MemoryPlace,
     /// Its file as it is called now; none of a device, and none that is to stay.
     remains: Option<PathBuf>,
 }
 
 impl NewMemory {
-    fn make(memory: &Memory, config: &Config) -> Result<Self, Error> {
-        let mut path = memory.path.clone();
-        let about = path.metadata();
-        if about.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
-            path.push(MEMORY_FILE);
-        }
-        let is_device = about.is_ok_and(|about| about.file_type().is_char_device());
-        // Remains of a creation of this store are nobody's. What has another name may be anybody's.
-        let is_own = path == config.directory.join(MEMORY_FILE);
-        if !is_device && !is_own && path.symlink_metadata().is_ok() {
+    fn make(place: MemoryPlace, config: &Config) -> Result<Self, Error> {
+        let path = place.path.clone();
+        let is_device = place.parent.is_none();
+        // Remains of a creation of this store are nobody's. What has another name, or lies elsewhere, may be anybody's.
+        if !is_device && !place.is_own && path.symlink_metadata().is_ok() {
             return Err(Error::MemoryInUse { path });
         }
         let file = if is_device { path.clone() } else { unfinished(&path) };
-        if !is_device {
+        if place.is_own {
             let _ = std::fs::remove_file(&file);
+        } else if !is_device && file.symlink_metadata().is_ok() {
+            return Err(Error::MemoryUnfinished { path: file });
         }
-        let options = RegionOptions { known_as: Some(path.clone()), ..config.region_options() };
-        let pool = Pool::create_file(&file, memory.bytes, &options);
+        let options = RegionOptions { known_as: Some(path), ..config.region_options() };
+        let pool = Pool::create_file(&file, place.bytes, &options);
         let pool = pool.map_err(|error| Error::of_pool(file.clone(), error))?;
-        Ok(Self { pool: Arc::new(pool), path, remains: (!is_device).then_some(file) })
+        Ok(Self { pool: Arc::new(pool), place, remains: (!is_device).then_some(file) })
     }
 
     /// Gives the file its name, and the store a link to it, durably but for the directory of the store.
-    fn name(&mut self, link: &Path) -> std::io::Result<()> {
-        if let Some(file) = &mut self.remains {
-            std::fs::rename(&*file, &self.path)?;
-            file.clone_from(&self.path);
-            let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    fn name(&mut self, link: &Path) -> Result<(), Error> {
+        let path = &self.place.path;
+        let failed_at = |path: &Path, source| {
+            let path = parent_of(path).to_owned();
+            Error::Directory { path, source }
+        };
+        if let (Some(file), Some(parent)) = (&mut self.remains, &self.place.parent) {
+            rename_into_place(file, path).map_err(|source| match source.kind() {
+                ErrorKind::AlreadyExists => Error::MemoryInUse { path: path.clone() },
+                _ => failed_at(path, source),
+            })?;
+            file.clone_from(path);
+            parent.sync_all().map_err(|source| failed_at(path, source))?;
         }
-        let path = self.path.canonicalize()?;
-        if link.canonicalize().is_ok_and(|link| link == path) {
+        if self.place.is_own {
             return Ok(());
         }
-        let _ = std::fs::remove_file(link);
-        std::os::unix::fs::symlink(path, link)
+        let linked = path.canonicalize().and_then(|path| std::os::unix::fs::symlink(path, link));
+        linked.map_err(|source| failed_at(link, source))
     }
 
     /// There is a store that has it.

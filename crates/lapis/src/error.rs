@@ -75,6 +75,16 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// What persistent memory of a store is called until there is a store is there already, in a directory that is not
+    /// the store's: left by a creation that was cut short, or anybody's.
+    #[error(
+        "{} is there already, left of making a store or somebody's own; remove it if nothing needs it, or name another file for the store's persistent memory",
+        path.display()
+    )]
+    MemoryUnfinished {
+        /// The file.
+        path: PathBuf,
+    },
     /// Pages cannot be where [`crate::Config::placement`] says, in this store.
     #[error(
         "pages cannot be placed as {placement}: {}",

@@ -1,7 +1,12 @@
 //! Stores with persistent memory: here an ordinary file that stands for it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -9,6 +14,7 @@ use lapis::{
     Clock, Error, IndexKind, LOG_FILE, MEMORY_FILE, PAGES_FILE, SalvagedTable, Store, TableOptions,
     TimeToLive, salvage,
 };
+use tempfile::TempDir;
 
 use crate::harness::*;
 
@@ -170,6 +176,116 @@ fn a_creation_that_fails_once_the_memory_has_its_name_leaves_none_behind() {
     assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0);
     std::fs::remove_dir(&in_the_way).unwrap();
     Store::open(config).unwrap();
+}
+
+/// The backup of a store with a table, which does something when it is read first.
+struct Doing<F: FnOnce()>(Option<F>, std::io::Cursor<Vec<u8>>);
+
+impl<F: FnOnce()> Doing<F> {
+    fn new(first: F) -> Self {
+        let (source, mut backup) = (Store::in_memory().unwrap(), Vec::new());
+        source.create_table("t").unwrap().put(b"k", b"v").unwrap();
+        source.backup(&mut backup).unwrap();
+        Self(Some(first), std::io::Cursor::new(backup))
+    }
+}
+
+impl<F: FnOnce()> Read for Doing<F> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if let Some(first) = self.0.take() {
+            first();
+        }
+        self.1.read(into)
+    }
+}
+
+#[test]
+fn what_persistent_memory_is_called_before_there_is_a_store_may_be_anybodys() {
+    let (directory, memory) = (directory(), directory());
+    let unfinished = memory.path().join(format!("{MEMORY_FILE}.new"));
+    std::fs::write(&unfinished, b"precious").unwrap();
+    let with = |path: &Path| config(directory.path()).persistent_memory(path, BYTES);
+    let refused = Store::open(with(memory.path())).unwrap_err();
+    let Error::MemoryUnfinished { path } = &refused else { panic!("{refused}") };
+    assert_eq!(*path, unfinished);
+    assert!(refused.to_string().contains("remove it"), "{refused}");
+    assert_eq!(std::fs::read(&unfinished).unwrap(), b"precious");
+    // In the store's directory too, but for one name, however the directory is called.
+    let other = directory.path().join("other");
+    std::fs::write(directory.path().join("other.new"), b"precious").unwrap();
+    assert!(matches!(Store::open(with(&other)), Err(Error::MemoryUnfinished { .. })));
+    std::fs::write(directory.path().join(format!("{MEMORY_FILE}.new")), b"half").unwrap();
+    let again = directory.path().join("..").join(directory.path().file_name().unwrap());
+    Store::open(with(&again)).unwrap();
+    assert!(!directory.path().join(format!("{MEMORY_FILE}.new")).exists());
+    assert_eq!(std::fs::read(directory.path().join("other.new")).unwrap(), b"precious");
+}
+
+#[test]
+fn persistent_memory_takes_the_place_of_no_file_that_came_while_the_store_was_made() {
+    for is_own in [false, true] {
+        let (directory, elsewhere) = (directory(), directory());
+        let memory = if is_own { &directory } else { &elsewhere }.path();
+        let path = memory.join(MEMORY_FILE);
+        let came = Doing::new(|| std::fs::write(&path, b"precious").unwrap());
+        let config = config(directory.path()).persistent_memory(memory, BYTES);
+        let refused = Store::restore(config, came).unwrap_err();
+        assert!(matches!(&refused, Error::MemoryInUse { path: it } if *it == path), "{refused}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        assert_eq!(std::fs::read_dir(memory).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn the_directory_of_persistent_memory_is_locked_while_the_store_is_made() {
+    let (directory, memory) = (directory(), directory());
+    let config = config(directory.path()).persistent_memory(memory.path(), BYTES);
+    let is_locked = |path: &Path| File::open(path).unwrap().try_lock().is_err();
+    let is_locked = || [memory.path(), directory.path()].map(is_locked);
+    let looks = Doing::new(|| assert_eq!(is_locked(), [true, true]));
+    let (store, _) = Store::restore(config, looks).unwrap();
+    assert_eq!(is_locked(), [false, false]);
+    assert_sound(&store);
+}
+
+#[test]
+fn of_many_who_create_stores_with_one_memory_one_gets_it() {
+    for _ in 0..10 {
+        let (stores, memory) = ([(); 4].map(|()| directory()), directory());
+        let start = Barrier::new(stores.len());
+        let open = |store: &TempDir| {
+            start.wait();
+            Store::open(config(store.path()).persistent_memory(memory.path(), BYTES))
+        };
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let openers = stores.each_ref().map(|store| scope.spawn(|| open(store)));
+            openers.into_iter().map(|opener| opener.join().unwrap()).collect()
+        });
+        for error in opened.iter().filter_map(|opened| opened.as_ref().err()) {
+            assert!(matches!(error, Error::MemoryInUse { .. }), "{error}");
+        }
+        assert_eq!(opened.iter().flatten().count(), 1);
+    }
+}
+
+#[test]
+fn who_make_stores_with_memory_in_each_others_directories_do_not_wait_for_each_other() {
+    let mut directories = [(); 2].map(|()| directory());
+    directories.sort_by_key(|it| it.path().metadata().map(|it| (it.dev(), it.ino())).unwrap());
+    let [first, second] = directories.each_ref().map(|it| it.path());
+    let open = |store, memory: &Path| Store::open(config(store).persistent_memory(memory, BYTES));
+    let held = File::open(first).unwrap();
+    held.lock().unwrap();
+    std::thread::scope(|scope| {
+        // Whichever of the two is the store's: who waits for the first one has not got the second.
+        let maker = scope.spawn(|| open(second, &first.join("memory")).map(drop));
+        std::thread::sleep(Duration::from_millis(100));
+        let is_free = File::open(second).unwrap().try_lock().is_ok();
+        held.unlock().unwrap();
+        maker.join().unwrap().unwrap();
+        assert!(is_free);
+    });
+    open(first, &second.join("memory")).unwrap();
 }
 
 #[test]
