@@ -37,7 +37,8 @@ Examples:
   lapis restore --verify store.backup
 
 There is no store before the whole backup has been read and is durable. A store that is there is not
-overwritten. Tables in persistent indexes become tables on pages where no --pmem is given.")]
+overwritten. Tables in persistent indexes become tables on pages where no --pmem is given; their keys
+have 1,970 bytes at most then.")]
 pub struct RestoreArguments {
     /// The directory of the store that is made
     #[arg(long, value_name = "DIR", required_unless_present = "verify")]
@@ -115,7 +116,16 @@ impl RestoreArguments {
             let file = File::open(&self.file).map_err(failed)?;
             (&self.file, Box::new(BufReader::with_capacity(1 << 20, file)))
         };
-        let failed = |error| failed("read", name, error);
+        let pmem = &self.options.pmem;
+        let failed = |error| match error {
+            // Of an index, or of a store with larger pages.
+            Error::KeyTooLong { bytes, most } if pmem.is_none() => Failure::refused(format!(
+                "a key in {} has {bytes} bytes, and a table on pages takes {most}: if its table was in a persistent \
+                 index, restore it into one again with --pmem",
+                name.display()
+            )),
+            error => failed("read", name, error),
+        };
         match &self.dir {
             Some(dir) => {
                 let store = StoreArguments { dir: dir.clone(), options: self.options.clone() };

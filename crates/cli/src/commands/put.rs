@@ -37,7 +37,7 @@ pub struct Arguments {
     store: StoreArguments,
     #[command(flatten)]
     table: NewTableArguments,
-    /// The key: 1 to 1,970 bytes
+    /// The key: 1 to 1,970 bytes, and several times as many in a table in a persistent index (--index)
     key: OsString,
     /// The value, or - for standard input
     #[arg(required_unless_present = "file", conflicts_with = "file")]

@@ -491,6 +491,29 @@ fn a_backup_is_verified_and_restored_and_a_store_is_not_overwritten() {
 }
 
 #[test]
+fn a_key_that_only_an_index_takes_is_restored_into_one_and_else_said_to_need_it() {
+    let with_memory = |scene: &Scene, words: &[&str]| {
+        let memory = scene.path("memory");
+        scene.run(words.iter().chain(&["--pmem-mib", "16", "--pmem", text(&memory)]))
+    };
+    let (scene, long) = (Scene::new(), "k".repeat(10_000));
+    with_memory(&scene, &["put", &long, "value", "--index", "wort"]).good();
+    let longer = scene.run(["put", &"k".repeat(1971), "value", "--table", "tree"]);
+    assert!(longer.sentence(2).contains("longer than the longest, 1970"), "{longer:?}");
+    let backup = scene.path("a.backup");
+    scene.run(["backup", text(&backup)]).good();
+    run(["restore", "--verify", text(&backup)]).good();
+    let refused = Scene::new().run(["restore", text(&backup)]);
+    let sentence = refused.sentence(2);
+    for part in ["10000 bytes", "takes 1970", "--pmem", text(&backup)] {
+        assert!(sentence.contains(part), "{sentence}");
+    }
+    let other = Scene::new();
+    with_memory(&other, &["restore", text(&backup)]).good();
+    assert_eq!(other.run(["get", &long]).good(), b"value");
+}
+
+#[test]
 fn a_backup_is_written_into_a_pipe_and_where_a_link_leads_to() {
     let scene = alphabet();
     let link = scene.path("link");
