@@ -3,8 +3,9 @@
 mod places;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{BufReader, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -172,9 +173,8 @@ fn program(name: &str, package: &str) -> Result<PathBuf, Failure> {
 
 /// The plug-in, compiled unless it has been before.
 fn compiled() -> Result<PathBuf, Failure> {
-    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-    let directory = cache.unwrap_or_else(std::env::temp_dir).join("lapis");
+    let directory = cache_directory();
+    make_own(&directory)?;
     let hash = SOURCES
         .iter()
         .fold(0, |hash, (_, text)| xxhash_rust::xxh3::xxh3_64_with_seed(text.as_bytes(), hash));
@@ -184,7 +184,6 @@ fn compiled() -> Result<PathBuf, Failure> {
     }
     let compiler = program("cc", "gcc")?;
     let failed = |error| Failure::file("write", &directory, &error);
-    std::fs::create_dir_all(&directory).map_err(failed)?;
     let sources = tempfile::tempdir_in(&directory).map_err(failed)?;
     for (name, text) in SOURCES {
         std::fs::write(sources.path().join(name), text).map_err(failed)?;
@@ -204,8 +203,71 @@ fn compiled() -> Result<PathBuf, Failure> {
     Ok(plug_in)
 }
 
+/// Where the plug-in is kept.
+fn cache_directory() -> PathBuf {
+    // The user's: a relative one would be whoever's directory this runs in.
+    let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")));
+    match cache {
+        Some(cache) => cache.join("lapis"),
+        None => std::env::temp_dir().join(format!("lapis-{}", user())),
+    }
+}
+
+/// Makes a directory that nobody else may write to, or sees that it is one: what lies there is run.
+fn make_own(directory: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::file("write", directory, &error);
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+    // Of a link it would be seen where it leads to now.
+    let about = directory.symlink_metadata().map_err(failed)?;
+    if about.is_dir() && about.uid() == user() && about.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(Failure::refused(format!(
+        "lapis trace runs what it keeps in {}, which others may write to: make it a directory of your own that only you \
+         write to (chmod go-w), or name another cache in XDG_CACHE_HOME",
+        directory.display()
+    )))
+}
+
+/// Who runs this.
+fn user() -> u32 {
+    // SAFETY: it reads a number of this process, and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// What a program printed, if it could be run.
 fn said(program: &str, arguments: &[&OsStr]) -> Option<String> {
     let output = Command::new(program).args(arguments).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_is_run_is_kept_where_nobody_else_writes() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("a").join("lapis");
+        let mode = |mode| std::fs::set_permissions(&directory, PermissionsExt::from_mode(mode));
+        make_own(&directory).unwrap();
+        assert_eq!(directory.metadata().unwrap().mode() & 0o777, 0o700);
+        for open in [0o775, 0o757, 0o777] {
+            mode(open).unwrap();
+            let refused = make_own(&directory).unwrap_err().sentence().unwrap();
+            assert!(refused.contains("chmod go-w"), "{refused}");
+        }
+        mode(0o755).unwrap();
+        make_own(&directory).unwrap();
+        let link = scratch.path().join("link");
+        symlink(&directory, &link).unwrap();
+        assert!(make_own(&link).is_err());
+        // Another's, where this user may give it away.
+        if std::os::unix::fs::chown(&directory, Some(user() + 1), None).is_ok() {
+            assert!(make_own(&directory).is_err());
+        }
+    }
 }
