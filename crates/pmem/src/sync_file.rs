@@ -170,7 +170,11 @@ mod tests {
         });
         let written = Cell::new(Vec::new());
         for expected in [vec![page(2)], vec![]] {
-            sync.write_out(|ranges| Ok(written.set(ranges.to_vec()))).unwrap();
+            let outcome = sync.write_out(|ranges| {
+                written.set(ranges.to_vec());
+                Ok(())
+            });
+            assert_eq!(outcome, Ok(()));
             assert_eq!(written.take(), expected);
         }
     }
