@@ -416,8 +416,8 @@ mod tests {
     #[test]
     fn the_walk_pauses_for_as_long_as_what_it_looked_at_was_in_vain() {
         let after = |looked_at, removed| {
-            let mut walk = Walk::default();
-            walk.place = Place { looked_at, removed, ..Place::default() };
+            let place = Place { looked_at, removed, ..Place::default() };
+            let mut walk = Walk { place, ..Walk::default() };
             (walk.go_on(Ok(()), 5).unwrap(), walk.pause)
         };
         assert_eq!(after(10, 10), (false, Some((5, 100))));
@@ -431,8 +431,8 @@ mod tests {
     fn the_walk_keeps_its_place_where_somebody_came_between() {
         let found = || VecDeque::from([Box::from(&b"k"[..])]);
         let behind = || Some(Box::from(&b"j"[..]));
-        let mut walk = Walk { table: 3, ..Walk::default() };
-        walk.place = Place { behind: behind(), found: found(), looked_at: 9, ..Place::default() };
+        let place = Place { behind: behind(), found: found(), looked_at: 9, ..Place::default() };
+        let mut walk = Walk { table: 3, place, pause: None };
         assert!(!walk.go_on(Err(EngineError::Conflict), 7).unwrap());
         assert_eq!((walk.table, walk.pause), (3, Some((7, 100))));
         assert_eq!((walk.place.behind, walk.place.found), (behind(), found()));
