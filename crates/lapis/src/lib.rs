@@ -56,9 +56,9 @@ pub use error::Error;
 pub use info::{Bytes, ChanceInfo, CheckReport, Info, MemoryInfo, MigrationInfo, TableInfo, Tier};
 pub use lapis_engine::{
     BackupError, BackupReport, Chance, Clock, CompactionReport, Decided, Durability, Entry,
-    IndexKind, Latencies, LeafLayout, Lost, MAX_TABLE_NAME_BYTES, MAX_VALUE_BYTES, Metrics, Migration,
-    MigrationStatistics, Placement, RecoveryProgress, RecoveryReport, SalvageReport, SalvagedTable,
-    Savepoint, TierBytes, TimeToLive, verify_backup,
+    IndexKind, Latencies, LeafLayout, Lost, MAX_TABLE_NAME_BYTES, MAX_VALUE_BYTES, Metrics,
+    Migration, MigrationStatistics, Placement, RecoveryProgress, RecoveryReport, SalvageReport,
+    SalvagedTable, Savepoint, TierBytes, TimeToLive, verify_backup,
 };
 pub use lapis_pmem::Caches;
 pub use salvage::salvage;
