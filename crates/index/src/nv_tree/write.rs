@@ -27,11 +27,11 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     pub(super) fn change_key(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
         key.validate()?;
         match self.try_change(key, change, &mut Supplies::none()) {
-            // Taken apart and put together: copied as a whole, by wide loads, it would wait until the words that it
-            // was just stored as have been drained, and with them what the change has flushed.
             Ok(outcome) => Ok(outcome),
-            Err(IndexError::Alloc(_)) => self.change_with_supplies(key, change),
-            Err(error) => Err(error),
+            Err(error) if matches!(*error, IndexError::Alloc(_)) => {
+                self.change_with_supplies(key, change)
+            }
+            Err(error) => Err(*error),
         }
     }
 
@@ -47,7 +47,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         if !K::INLINE {
             supplies.word = Some(key.make_word(&self.pool)?);
         }
-        self.try_change(key, change, &mut supplies)
+        self.try_change(key, change, &mut supplies).map_err(|error| *error)
     }
 
     /// A block for a leaf.
@@ -72,13 +72,15 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         }
     }
 
+    /// A result of two words, which stays in registers. One that is copied by wider loads than the stores it was just
+    /// written by waits until they have been drained, and with them what the change has flushed.
     #[inline(always)]
     fn try_change<'p>(
         &'p self,
         key: &K,
         change: Change,
         supplies: &mut Supplies<'p, D>,
-    ) -> Result<Outcome, IndexError> {
+    ) -> Result<Outcome, Box<IndexError>> {
         let domain = self.domain();
         let mut space = [0; 8];
         let probe = Probe::up_to(key.bytes(&mut space));
@@ -111,7 +113,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         probe: Probe<'_>,
         supplies: &mut Supplies<'p, D>,
         pinned: &Guard<'_, D>,
-    ) -> Result<Outcome, IndexError> {
+    ) -> Result<Outcome, Box<IndexError>> {
         let domain = self.domain();
         let count = leaf.count(domain);
         let newest = self.newest(leaf, count, key);
