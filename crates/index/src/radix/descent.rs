@@ -241,23 +241,30 @@ pub trait Descending: RadixTree {
         adds: bool,
         descent: &mut Descent<Self>,
     ) -> Result<(), IndexError> {
-        while !descent.child.is_none() && !descent.child.is_leaf() {
-            let (node, depth) = (descent.child, descent.depth);
-            self.prefetch_lock(node);
-            let position = self.position_from(node, depth);
-            if position > depth && descent.exact && adds {
-                let header = self.header_of(node, depth)?;
+        // In variables of its own, and few: as long as a processor drains what the change before this one has
+        // stored, it goes down no farther than its store buffer has room for what the loop stores.
+        let (mut place, mut child, mut depth) = (descent.place, descent.child, descent.depth);
+        let (mut above, mut above_place, mut above_depth) = (Self::Word::NONE, place, depth);
+        let mut exact = adds;
+        while !child.is_none() && !child.is_leaf() {
+            self.prefetch_lock(child);
+            let position = self.position_from(child, depth);
+            if position > depth && exact {
+                let header = self.header_of(child, depth)?;
                 if let Some(differs) = header.first_difference(key) {
                     descent.leaves = Some((header, differs));
                     break;
                 }
-                descent.exact = header.is_whole();
+                exact = header.is_whole();
             }
             let Some(slot) = key.slot_at(position) else { break };
-            descent.parent = Some(Parent { node, place: descent.place, depth });
-            (descent.place, descent.child) = self.step(node, slot);
-            descent.depth = position + 1;
+            (above, above_place, above_depth) = (child, place, depth);
+            (place, child) = self.step(child, slot);
+            depth = position + 1;
         }
+        (descent.place, descent.child, descent.depth, descent.exact) = (place, child, depth, exact);
+        let parent = Parent { node: above, place: above_place, depth: above_depth };
+        descent.parent = (!above.is_none()).then_some(parent);
         Ok(())
     }
 
