@@ -37,8 +37,8 @@ Examples:
   lapis restore --verify store.backup
 
 There is no store before the whole backup has been read and is durable. A store that is there is not
-overwritten. Tables in persistent indexes become tables on pages where no --pmem is given; their keys
-have 1,970 bytes at most then.")]
+overwritten. Tables in persistent indexes become tables on pages where no --pmem is given; their
+keys have 1,970 bytes at most then.")]
 pub struct RestoreArguments {
     /// The directory of the store that is made
     #[arg(long, value_name = "DIR", required_unless_present = "verify")]
