@@ -41,6 +41,7 @@ mod integer_order;
 mod key;
 mod leaf_entries;
 mod leaf_list;
+mod leaf_locks;
 mod node_size;
 mod problems;
 mod radix;

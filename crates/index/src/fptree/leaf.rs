@@ -44,6 +44,27 @@ pub(super) const fn slots_of(leaf_bytes: usize) -> usize {
     (leaf_bytes - HEADER_BYTES) / size_of::<Entry>()
 }
 
+/// The first slot of the line in which an entry with this fingerprint lies, if there was room when it
+/// came. Only a hint of what to fetch: an entry may be in any slot.
+#[inline(always)]
+pub(super) fn home_of(fingerprint: u8, slots: usize) -> usize {
+    (usize::from(fingerprint) * (slots / ENTRIES_PER_LINE) >> 8) * ENTRIES_PER_LINE
+}
+
+/// Asks for the lines of the leaf at `link` in which an entry with this fingerprint is sought, both at
+/// once.
+#[inline(always)]
+pub(super) fn prefetch<D: Domain>(
+    pool: &Pool<D>,
+    link: Link<LeafHeader>,
+    fingerprint: u8,
+    slots: usize,
+) {
+    let home = HEADER_BYTES + home_of(fingerprint, slots) * size_of::<Entry>();
+    pool.prefetch(link);
+    pool.prefetch(Link::<Entry>::from_bits(link.offset() + home as u64));
+}
+
 /// A leaf, in the pool.
 #[derive(Clone, Copy)]
 pub(super) struct Leaf<'p> {
@@ -79,6 +100,16 @@ impl<'p> Leaf<'p> {
     #[inline(always)]
     pub(super) fn next<D: Domain>(self, domain: &D) -> Link<LeafHeader> {
         Link::from_bits(self.header.next.load_acquire(domain))
+    }
+
+    /// The slot for a new entry beside those of `bitmap`: the first free one from its home on, around
+    /// the end. 64 if none is free.
+    #[inline(always)]
+    pub(super) fn free_slot(self, bitmap: u64, fingerprint: u8) -> usize {
+        let free = !bitmap & self.all();
+        let onwards = free & (u64::MAX << home_of(fingerprint, self.slots.len()));
+        let free = if onwards == 0 { free } else { onwards };
+        free.trailing_zeros() as usize
     }
 
     /// The slots of `bitmap` with the fingerprint.

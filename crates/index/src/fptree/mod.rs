@@ -3,7 +3,8 @@
 //! After *FPTree: A Hybrid SCM-DRAM Persistent and Concurrent B-Tree for Storage Class Memory* (Oukid,
 //! Lasperas, Nica, Willhalm, Lehner; SIGMOD 2016), in the sizes of the WORT paper (Lee et al., FAST
 //! 2017), which compares it. Only the leaves are durable. A search reads one line of a leaf, in which
-//! a byte of each key's hash says where to look, and then, most likely, one slot.
+//! a byte of each key's hash says where to look, and then, most likely, one slot. That byte names the line in
+//! which the slot is looked for first when an entry comes (its *home*), so that a search asks for both lines at once.
 //!
 //! ```text
 //!  root (IndexRoot): top = first leaf; words[0] = bytes per leaf, words[1] = where inner nodes lie
@@ -78,7 +79,6 @@ mod check;
 mod fingerprint;
 mod inner;
 mod leaf;
-mod locks;
 mod micro_log;
 pub mod mutants;
 mod read;
@@ -102,7 +102,7 @@ use crate::root::IndexRoot;
 
 use inner::InnerTree;
 use leaf::{HEADER_BYTES, LARGEST_LEAF_BYTES, LEAF_SIZES, Leaf, LeafHeader, slots_of};
-use locks::LeafLocks;
+use crate::leaf_locks::LeafLocks;
 use micro_log::{Claims, MICRO_LOG_BYTES, MicroLog};
 
 /// The newest layout that this code reads, and the one it writes.

@@ -13,8 +13,8 @@ use lapis_pmem::{Domain, persist_before_answer};
 
 use super::FpTree;
 use super::inner::{Place, Range, Target};
-use super::leaf::{Leaf, Sought};
-use super::locks::Section;
+use super::leaf::{self, Leaf, Sought};
+use crate::leaf_locks::Section;
 use crate::index::{Direction, OrderedIndex};
 use crate::integer_order::IntegerOrder;
 use crate::key::IndexKey;
@@ -44,11 +44,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         true
     }
 
-    /// Goes down to the leaf of `key`, whose first line is on its way to the cache then.
+    /// Goes down to the leaf of `key`, of which the lines that are most likely needed are on their way
+    /// to the cache then.
     #[inline(always)]
-    fn approach_leaf(&self, key: &K) -> Place {
+    pub(super) fn approach_leaf(&self, key: &K, sought: Sought) -> Place {
         let place = self.inner.descend(&self.pool, Target::Of(key));
-        self.pool.prefetch(place.leaf);
+        leaf::prefetch(&self.pool, place.leaf, sought.fingerprint, self.slots);
         place
     }
 
@@ -72,7 +73,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let _pinned = self.pool.pin();
         let sought = Sought::of(key);
         loop {
-            let place = self.approach_leaf(key);
+            let place = self.approach_leaf(key, sought);
             if let Some(answer) = self.read_leaf(&place, key, sought) {
                 return answer;
             }
@@ -83,7 +84,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     pub(super) async fn lookup_in_turns(&self, key: &K, turn: Turn<'_, D>) -> Option<u64> {
         let sought = Sought::of(key);
         loop {
-            let place = self.approach_leaf(key);
+            let place = self.approach_leaf(key, sought);
             turn.give_way().await;
             // Only a hint: what is read here counts for nothing.
             if let Some(leaf) = Leaf::try_at(&self.pool, place.leaf, self.slots) {

@@ -6,7 +6,7 @@ use lapis_pmem::{Committed, Domain, LockWait};
 use super::FpTree;
 use super::inner::{Place, Target};
 use super::leaf::{Leaf, Sought};
-use super::locks::LeafLocks;
+use crate::leaf_locks::LeafLocks;
 use super::micro_log::Plan;
 use super::mutants;
 use crate::index::{IndexError, Outcome};
@@ -18,7 +18,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let (domain, sought) = (self.domain(), Sought::of(key));
         let mut wait = LockWait::default();
         loop {
-            let (place, leaf) = self.lock_leaf_of(key);
+            let (place, leaf) = self.lock_leaf_of(key, sought);
             let bitmap = leaf.bitmap(domain);
             let Some((slot, value)) = leaf.find(&self.pool, bitmap, key, sought) else {
                 self.unlock_unchanged(leaf);
@@ -43,7 +43,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             let few = self.slots as u32 * 3 / 8;
             // Not at every removal, as it may be that no neighbour has room.
             if left > 0 && left <= few && (left < 4 || left.is_multiple_of(4)) {
-                self.merge_around(key);
+                self.merge_around(key, sought);
             }
             if !K::INLINE {
                 K::retire_word(&self.pool, word, committed, &self.pool.pin());
@@ -127,9 +127,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Puts the leaf of `key` and a neighbour under the same node into one, if they fill half of it
     /// at most and nobody is in the way.
     #[cold]
-    fn merge_around(&self, key: &K) {
+    fn merge_around(&self, key: &K, sought: Sought) {
         let pool = &*self.pool;
-        let (place, leaf) = self.lock_leaf_of(key);
+        let (place, leaf) = self.lock_leaf_of(key, sought);
         let index = if place.index > 0 { place.index - 1 } else { 1 };
         let Some(other) = self.inner.neighbour(pool, &place, index) else {
             return self.unlock_unchanged(leaf);
@@ -161,10 +161,10 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             domain.happens("merge of leaves");
             let mut added = 0u64;
             for slot in slots_in(moving) {
-                let free = (!bitmap).trailing_zeros() as usize;
+                let fingerprint = right.header.line.fingerprint(domain, slot);
+                let free = left.free_slot(bitmap, fingerprint);
                 let entry = &right.slots[slot];
                 left.slots[free].write(domain, entry.key.load(domain), entry.value.load(domain));
-                let fingerprint = right.header.line.fingerprint(domain, slot);
                 let line = &left.header.line;
                 let (fingerprints, with_new) = line.with_fingerprint(domain, free, fingerprint);
                 fingerprints.store_ordered(domain, with_new);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lapis_blocks::fp_leaf::slots_in;
+use lapis_blocks::fp_leaf::{ENTRIES_PER_LINE, slots_in};
 use lapis_pmem::{Domain, Hardware, Pool};
 
-use super::leaf::{Leaf, slots_of};
+use super::leaf::{Leaf, home_of, slots_of};
 use super::{FpTree, micro_log};
 use crate::index::{Direction, Index, IndexError, IndexOptions, OrderedIndex};
 use crate::key::IndexKey;
@@ -216,4 +216,30 @@ fn an_open_micro_log_is_carried_out_as_it_was_written_or_not_at_all() {
             }
         }
     }
+}
+
+#[test]
+fn an_entry_lies_in_the_line_of_its_fingerprint_or_in_a_full_leafs_next_free_slot() {
+    let tree: Ints = create(&IndexOptions::default());
+    let random = (1..20_000u64).map(|key| key.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    fill(&tree, random);
+    let (mut at_home, mut entries) = (0, 0);
+    for leaf in tree.leaves() {
+        let bitmap = leaf.bitmap(tree.domain());
+        for slot in slots_in(bitmap) {
+            let fingerprint = leaf.header.line.fingerprint(tree.domain(), slot);
+            let home = home_of(fingerprint, leaf.slots.len());
+            at_home += usize::from((home..home + ENTRIES_PER_LINE).contains(&slot));
+            entries += 1;
+        }
+    }
+    assert_eq!(entries, 19_999);
+    assert!(at_home * 4 > entries * 3, "{at_home} of {entries} entries are where they are sought");
+
+    let leaf = tree.leaves()[0];
+    let last_line = home_of(255, leaf.slots.len());
+    assert_eq!(last_line, leaf.slots.len() - ENTRIES_PER_LINE);
+    let full_line = leaf.all() & (u64::MAX << last_line);
+    assert_eq!(leaf.free_slot(full_line | 0b11, 255), 2, "around the end");
+    assert_eq!(leaf.free_slot(leaf.all(), 255), 64, "none is free");
 }

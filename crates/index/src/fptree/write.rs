@@ -1,11 +1,11 @@
 //! Adding and replacing: a free slot, then one word.
 
-use lapis_blocks::fp_leaf::{FINGERPRINTS, slots_in};
+use lapis_blocks::fp_leaf::{Entry, FINGERPRINTS, slots_in};
 use lapis_pmem::{Committed, Domain, Owned};
 
-use super::inner::{Place, Target};
-use super::leaf::{Leaf, LeafHeader, Sought};
-use super::locks::LeafLocks;
+use super::inner::Place;
+use super::leaf::{HEADER_BYTES, LARGEST_LEAF_BYTES, Leaf, LeafHeader, Sought};
+use crate::leaf_locks::LeafLocks;
 use super::micro_log::Plan;
 use super::{FpTree, mutants};
 use crate::index::{Change, IndexError, Outcome};
@@ -14,11 +14,10 @@ use crate::key::{IndexKey, KeyWord};
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Finds and locks the leaf whose range has `key`.
     #[inline(always)]
-    pub(super) fn lock_leaf_of(&self, key: &K) -> (Place, Leaf<'_>) {
+    pub(super) fn lock_leaf_of(&self, key: &K, sought: Sought) -> (Place, Leaf<'_>) {
         let domain = self.domain();
         loop {
-            let place = self.inner.descend(&self.pool, Target::Of(key));
-            self.pool.prefetch(place.leaf);
+            let place = self.approach_leaf(key, sought);
             let number = LeafLocks::number_of(place.leaf);
             self.locks.lock(domain, number);
             // I7: under the lock the leaf's range cannot shrink, nor the leaf go away.
@@ -54,7 +53,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         key.validate()?;
         let (domain, sought) = (self.domain(), Sought::of(key));
         loop {
-            let (_, leaf) = self.lock_leaf_of(key);
+            let (_, leaf) = self.lock_leaf_of(key, sought);
             let bitmap = leaf.bitmap(domain);
             let found = leaf.find(&self.pool, bitmap, key, sought);
             let previous = found.map(|(_, value)| value);
@@ -96,7 +95,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         sought: Sought,
     ) -> Result<Committed, IndexError> {
         let domain = self.domain();
-        let slot = (!bitmap).trailing_zeros() as usize;
+        let slot = leaf.free_slot(bitmap, sought.fingerprint);
         // I3.
         let Some(place) = leaf.slots.get(slot) else {
             return Err(IndexError::Damaged { what: "a leaf has no free slot".into() });
@@ -181,15 +180,21 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     ) -> Result<Owned<'_, D, LeafHeader, lapis_pmem::Dirty>, IndexError> {
         let domain = self.domain();
         let mut fingerprints = [0u8; FINGERPRINTS];
-        let mut tail = Vec::with_capacity(size_of_val(from.slots));
-        for (at, &(word, slot)) in entries.iter().enumerate() {
-            fingerprints[at] = from.header.line.fingerprint(domain, slot);
-            tail.extend(word.to_ne_bytes());
-            tail.extend(from.slots[slot].value.load(domain).to_ne_bytes());
+        let mut slots = [0u8; LARGEST_LEAF_BYTES - HEADER_BYTES];
+        let mut bitmap = 0u64;
+        for &(word, slot) in entries {
+            let fingerprint = from.header.line.fingerprint(domain, slot);
+            let value = from.slots[slot].value.load(domain);
+            // Both leaves have as many slots.
+            let free = from.free_slot(bitmap, fingerprint);
+            let place = free * size_of::<Entry>();
+            slots[place..][..8].copy_from_slice(&word.to_ne_bytes());
+            slots[place + 8..][..8].copy_from_slice(&value.to_ne_bytes());
+            fingerprints[free] = fingerprint;
+            bitmap |= 1 << free;
         }
-        tail.resize(size_of_val(from.slots), 0);
-        let bitmap = (1 << entries.len()) - 1;
-        compose(&self.pool, bitmap, fingerprints, next, &tail)
+        let slots = &slots[..size_of_val(from.slots)];
+        compose(&self.pool, bitmap, fingerprints, next, slots)
     }
 
     /// Sorts by the keys of the words, which come first in each pair.

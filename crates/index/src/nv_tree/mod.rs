@@ -91,6 +91,7 @@ use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
 use crate::index::{Capabilities, Index, IndexError, IndexOptions, InnerNodes, forward_to_files};
 use crate::key::IndexKey;
+use crate::leaf_locks::{LOCK_BYTES, LeafLocks};
 use crate::root::IndexRoot;
 
 use inner::{Directory, Entry, MOST_PLN_ENTRIES, Shape};
@@ -101,13 +102,6 @@ const FORMAT_VERSION: u32 = 1;
 const LEAF_BYTES_WORD: usize = 0;
 /// [`IndexRoot::words`]: where inner nodes lie.
 const INNER_NODES_WORD: usize = 1;
-/// Locks of leaves. Leaves that share one exclude each other's writers.
-const LEAF_LOCKS: usize = 512;
-
-/// On a line of its own, so that writers of different leaves do not meet in it.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct LeafLock(Mutex<()>);
 
 /// What rebuilding inner nodes has cost since the tree was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -131,7 +125,7 @@ pub struct NvTree<D: Domain, K: IndexKey + ?Sized> {
     directory: AtomicPtr<Directory>,
     /// Held by whoever changes links and inner nodes. Taken behind the lock of a leaf.
     structure: Mutex<()>,
-    locks: Box<[LeafLock]>,
+    locks: LeafLocks,
     /// Bytes of the model's DRAM that inner nodes have taken so far.
     dram_used: AtomicUsize,
     rebuilds: AtomicU64,
@@ -165,8 +159,8 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             shape: shape_of(leaf_bytes, !K::INLINE, inner_nodes),
             directory: AtomicPtr::default(),
             structure: Mutex::new(()),
-            locks: (0..LEAF_LOCKS).map(|_| LeafLock::default()).collect(),
-            dram_used: AtomicUsize::new(0),
+            locks: LeafLocks::default(),
+            dram_used: AtomicUsize::new(LOCK_BYTES),
             rebuilds: AtomicU64::new(0),
             entries_moved: AtomicU64::new(0),
             _key: PhantomData,
@@ -194,13 +188,6 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     #[inline(always)]
     fn root(&self) -> &IndexRoot {
         self.pool.at(self.root)
-    }
-
-    /// The lock of a leaf.
-    #[inline(always)]
-    fn lock_of(&self, leaf: Link<LeafHeader>) -> &Mutex<()> {
-        let mixed = (leaf.offset() / LINE_BYTES as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.locks[(mixed >> 32) as usize % LEAF_LOCKS].0
     }
 
     fn build(&self, entries: &[Entry]) -> Option<Directory> {

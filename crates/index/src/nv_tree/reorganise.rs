@@ -10,6 +10,7 @@ use super::write::Supplies;
 use super::{NvTree, mutants};
 use crate::index::IndexError;
 use crate::key::{IndexKey, KeyWord};
+use crate::leaf_locks::LeafLocks;
 
 /// What the inner nodes will be when the change is durable.
 enum Prepared {
@@ -237,12 +238,12 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             let (Some(neighbour), Some(entry)) = (neighbour, entry) else { continue };
             let link = Link::from_bits(directory.entry(&self.pool, &found, neighbour).link);
             // Whoever holds this lock may be waiting for the lock of the structure.
-            let Some(_other) = self.lock_of(link).try_lock() else { continue };
+            let Some(_other) = self.locks.try_hold(domain, LeafLocks::number_of(link)) else {
+                continue;
+            };
             let other = self.leaf(link);
             let pair = if neighbour < found.entry { (other, leaf) } else { (leaf, other) };
-            let done = self.merge_pair(directory, &found, entry, pair, pinned);
-            domain.synchronize();
-            if done {
+            if self.merge_pair(directory, &found, entry, pair, pinned) {
                 return;
             }
         }

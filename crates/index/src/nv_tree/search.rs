@@ -37,7 +37,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     #[inline(always)]
     pub(super) fn persist_before_return(&self, leaf: Leaf<'_>) {
         order_loads();
-        if self.lock_of(leaf.link).is_locked() {
+        if self.locks.read(self.domain(), leaf.link).is_open() {
             persist_before_answer(self.domain(), [leaf.header]);
         }
     }

@@ -1,12 +1,13 @@
 //! Changes: one record appended, or one flag set, under the lock of the leaf.
 
-use lapis_pmem::{Committed, Dirty, Domain, Guard, Owned, host_lock};
+use lapis_pmem::{Committed, Dirty, Domain, Guard, Owned};
 
 use super::inner::Probe;
 use super::leaf::{HEADER_BYTES, Leaf, LeafHeader, Newest};
 use super::{NvTree, mutants};
 use crate::index::{Change, IndexError, Outcome};
 use crate::key::{IndexKey, KeyWord};
+use crate::leaf_locks::LeafLocks;
 
 /// Blocks that were allocated ahead of a change, because there was no room while readers, this
 /// thread among them, kept retired ones from being used.
@@ -95,7 +96,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
                     None => continue,
                 }
             };
-            let _turn = host_lock::lock(domain, self.lock_of(leaf.link));
+            let _turn = self.locks.hold(domain, LeafLocks::number_of(leaf.link));
             // What is current now stays so while the lock is held (I7).
             if self.is_current(directory, &found, &pinned) {
                 return self.change_in(leaf, key, change, probe, supplies, &pinned);

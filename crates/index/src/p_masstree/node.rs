@@ -51,14 +51,16 @@ pub const fn is_beside_permutation(slot: usize) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Slice {
     pub bits: u64,
-    pub class: u8,
+    /// A whole word: what has gaps is copied in pieces that overlap, and a load of two pieces waits until
+    /// they have left the store buffer, behind what the change before has flushed.
+    pub class: u64,
 }
 
 impl Slice {
     /// The class of all keys that go on.
-    pub const LONG: u8 = 9;
+    pub const LONG: u64 = 9;
     /// Behind all others.
-    pub const LAST: Self = Self { bits: u64::MAX, class: u8::MAX };
+    pub const LAST: Self = Self { bits: u64::MAX, class: u64::MAX };
 
     /// The first slice of a byte string.
     #[inline(always)]
@@ -69,7 +71,7 @@ impl Slice {
         }
         let mut space = [0; 8];
         space[..bytes.len()].copy_from_slice(bytes);
-        Self { bits: u64::from_be_bytes(space), class: bytes.len() as u8 }
+        Self { bits: u64::from_be_bytes(space), class: bytes.len() as u64 }
     }
 
     /// The slice of `key` in a layer, which is not behind its end.
@@ -83,16 +85,17 @@ impl Slice {
 
     /// Whether nothing is set behind the bytes that belong to the key.
     pub fn is_canonical(self) -> bool {
-        self.bits.checked_shl(8 * u32::from(self.class)).unwrap_or(0) == 0
+        self.bits.checked_shl(8 * self.class.min(8) as u32).unwrap_or(0) == 0
     }
 
+    #[inline(always)]
     pub fn is_long(self) -> bool {
         self.class == Self::LONG
     }
 
     /// Appends those of the eight bytes that belong to the key.
     pub fn append_to(self, bytes: &mut Vec<u8>) {
-        bytes.extend(&self.bits.to_be_bytes()[..usize::from(self.class.min(8))]);
+        bytes.extend(&self.bits.to_be_bytes()[..self.class.min(8) as usize]);
     }
 }
 
@@ -115,8 +118,8 @@ const LAYER_TAG: u64 = 10;
 impl Word {
     /// Of a leaf, or of a child behind a separator, of that class.
     #[inline(always)]
-    pub fn new<T>(link: Link<T>, class: u8) -> Self {
-        Self(link.bits() | u64::from(class) << TAG_SHIFT)
+    pub fn new<T>(link: Link<T>, class: u64) -> Self {
+        Self(link.bits() | class << TAG_SHIFT)
     }
 
     pub fn layer(link: Link<Node>) -> Self {
@@ -134,8 +137,8 @@ impl Word {
     }
 
     #[inline(always)]
-    fn class(self) -> u8 {
-        (self.0 >> TAG_SHIFT).min(u64::from(Slice::LONG)) as u8
+    fn class(self) -> u64 {
+        (self.0 >> TAG_SHIFT).min(Slice::LONG)
     }
 
     #[inline(always)]
@@ -155,7 +158,7 @@ impl Word {
 
     /// The greatest tag of an entry, by whether its node is an interior one.
     pub fn greatest_tag(is_interior: bool) -> u64 {
-        if is_interior { u64::from(Slice::LONG) } else { LAYER_TAG }
+        if is_interior { Slice::LONG } else { LAYER_TAG }
     }
 }
 
@@ -225,7 +228,7 @@ impl<'t> View<'t> {
     }
 
     #[inline(always)]
-    fn class<D: Domain>(&self, domain: &D, slot: usize) -> u8 {
+    fn class<D: Domain>(&self, domain: &D, slot: usize) -> u64 {
         if self.has_classes { self.word(domain, slot).class() } else { 8 }
     }
 

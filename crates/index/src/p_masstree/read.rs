@@ -24,6 +24,7 @@ pub struct Above<'t> {
 
 impl<'t> Above<'t> {
     /// The node it is in, if that is an interior node of the same layer.
+    #[inline(always)]
     pub fn parent(&self) -> Option<&View<'t>> {
         self.view.as_ref().filter(|view| view.is_interior())
     }
@@ -57,6 +58,7 @@ pub struct Step<'t> {
 
 impl Step<'_> {
     /// Whether it is the highest of its layer.
+    #[inline(always)]
     pub fn is_layer_root(&self) -> bool {
         self.above.parent().is_none()
     }

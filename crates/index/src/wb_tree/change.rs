@@ -17,7 +17,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         let target = Target::up_to(key);
         // Nothing is in flight while the lock is held (I4), and nobody else retires blocks: the
         // writer needs neither persist_before_return nor a pin for its own reads.
-        let _turn = lapis_pmem::host_lock::lock(self.domain(), &self.writer);
+        let _turn = lapis_pmem::host_lock::lock_owned(self.domain(), &self.writer);
         let (_, leaf) = self.descend_to_write(&target);
         let control = leaf.control(self.domain());
         let order = self.order_of(leaf, control);

@@ -89,10 +89,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{
-    Blocks, Committed, Domain, Durable, InFlight, Link, Optimisations, Owned, Pool, Resident,
+    Blocks, Committed, Domain, Durable, InFlight, Link, Optimisations, Owned, OwnerLock, Pool, Resident,
     persist_before_answer,
 };
-use parking_lot::Mutex;
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
@@ -125,7 +124,7 @@ pub struct WbTree<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind = BitmapAnd
     log: Link<Log>,
     shape: Shape,
     /// Held by whoever changes the tree.
-    writer: Mutex<()>,
+    writer: OwnerLock<()>,
     in_flight: InFlightPlace,
     _keys: PhantomData<fn(&K, N)>,
 }
@@ -233,7 +232,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<
             return Err(damaged("its top node is outside the pool".into()));
         }
         let in_flight = InFlightPlace::default();
-        let writer = Mutex::new(());
+        let writer = OwnerLock::new(());
         let root_block = pool.resident(root);
         Ok(Self { pool, root, root_block, log, shape, writer, in_flight, _keys: PhantomData })
     }

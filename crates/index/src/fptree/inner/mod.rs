@@ -29,7 +29,7 @@ use lapis_pmem::{AllocError, BlockVisitor, Domain, Link, Pool};
 use parking_lot::Mutex;
 
 use super::leaf::LeafHeader;
-use super::locks::LOCK_BYTES;
+use crate::leaf_locks::LOCK_BYTES;
 use crate::index::InnerNodes;
 use crate::key::IndexKey;
 

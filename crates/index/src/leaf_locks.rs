@@ -17,43 +17,41 @@ use std::sync::atomic::Ordering;
 
 use lapis_pmem::{Domain, Link, LockWait};
 
-use super::leaf::LeafHeader;
-
 #[cfg(loom)]
 type AtomicU64 = lapis_pmem::LoomAtomic<loom::sync::atomic::AtomicU64>;
 
 /// Words of the table: 64 KiB, so that it stays in a processor's cache.
 const WORDS: usize = if cfg!(loom) { 2 } else { 1 << 13 };
 /// Bytes of the table, which comes first in what a modelled machine is told of.
-pub(super) const LOCK_BYTES: usize = WORDS * 8;
+pub(crate) const LOCK_BYTES: usize = WORDS * 8;
 
 /// The locks of all leaves.
 #[derive(Debug)]
-pub(super) struct LeafLocks {
+pub(crate) struct LeafLocks {
     words: Box<[AtomicU64]>,
 }
 
 /// A lock's word as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Section(u64);
+pub(crate) struct Section(u64);
 
 impl Section {
     /// Whether the lock is held.
     #[inline(always)]
-    pub(super) fn is_open(self) -> bool {
+    pub(crate) fn is_open(self) -> bool {
         self.0 & 1 != 0
     }
 
     /// Whether no section that changed anything ended between this reading and `later`.
     #[inline(always)]
-    pub(super) fn is_same(self, later: Self) -> bool {
+    pub(crate) fn is_same(self, later: Self) -> bool {
         self.0 | 1 == later.0 | 1
     }
 }
 
 /// The word of a leaf's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LockNumber(usize);
+pub(crate) struct LockNumber(usize);
 
 impl Default for LeafLocks {
     fn default() -> Self {
@@ -63,7 +61,7 @@ impl Default for LeafLocks {
 
 impl LeafLocks {
     #[inline(always)]
-    pub(super) fn number_of(leaf: Link<LeafHeader>) -> LockNumber {
+    pub(crate) fn number_of<T>(leaf: Link<T>) -> LockNumber {
         let mixed = (leaf.offset() >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         LockNumber((mixed >> (64 - WORDS.trailing_zeros())) as usize)
     }
@@ -76,20 +74,20 @@ impl LeafLocks {
 
     /// Reads the word; what follows in program order is not moved before it.
     #[inline(always)]
-    pub(super) fn read<D: Domain>(&self, domain: &D, leaf: Link<LeafHeader>) -> Section {
+    pub(crate) fn read<D: Domain, T>(&self, domain: &D, leaf: Link<T>) -> Section {
         Section(self.word(domain, Self::number_of(leaf)).load(Ordering::Acquire))
     }
 
     /// Reads the word again after all that was read meanwhile.
     #[inline(always)]
-    pub(super) fn reread<D: Domain>(&self, domain: &D, leaf: Link<LeafHeader>) -> Section {
+    pub(crate) fn reread<D: Domain, T>(&self, domain: &D, leaf: Link<T>) -> Section {
         domain.order(Ordering::Acquire);
         Section(self.word(domain, Self::number_of(leaf)).load(Ordering::Relaxed))
     }
 
     /// Takes the lock if it is free.
     #[inline(always)]
-    pub(super) fn try_lock<D: Domain>(&self, domain: &D, number: LockNumber) -> bool {
+    pub(crate) fn try_lock<D: Domain>(&self, domain: &D, number: LockNumber) -> bool {
         domain.synchronize();
         let word = self.word(domain, number);
         let found = word.load(Ordering::Relaxed);
@@ -104,7 +102,7 @@ impl LeafLocks {
 
     /// Takes the lock, waiting for it.
     #[inline(always)]
-    pub(super) fn lock<D: Domain>(&self, domain: &D, number: LockNumber) {
+    pub(crate) fn lock<D: Domain>(&self, domain: &D, number: LockNumber) {
         if !self.try_lock(domain, number) {
             self.lock_contended(domain, number);
         }
@@ -120,7 +118,7 @@ impl LeafLocks {
 
     /// Gives the lock back, after the fence that makes what was changed durable.
     #[inline(always)]
-    pub(super) fn unlock<D: Domain>(&self, domain: &D, number: LockNumber) {
+    pub(crate) fn unlock<D: Domain>(&self, domain: &D, number: LockNumber) {
         domain.synchronize();
         let word = self.word(domain, number);
         let held = word.load(Ordering::Relaxed);
@@ -130,7 +128,7 @@ impl LeafLocks {
 
     /// Gives the lock back; nothing was changed.
     #[inline(always)]
-    pub(super) fn unlock_unchanged<D: Domain>(&self, domain: &D, number: LockNumber) {
+    pub(crate) fn unlock_unchanged<D: Domain>(&self, domain: &D, number: LockNumber) {
         domain.synchronize();
         let word = self.word(domain, number);
         let held = word.load(Ordering::Relaxed);
@@ -138,9 +136,44 @@ impl LeafLocks {
         word.store(held - 1, Ordering::Release);
     }
 
+    /// Takes the lock, waiting for it, until what is returned is dropped.
+    #[inline(always)]
+    pub(crate) fn hold<'a, D: Domain>(
+        &'a self,
+        domain: &'a D,
+        number: LockNumber,
+    ) -> HeldLeaf<'a, D> {
+        self.lock(domain, number);
+        HeldLeaf { locks: self, domain, number }
+    }
+
+    /// The same if it is free.
+    pub(crate) fn try_hold<'a, D: Domain>(
+        &'a self,
+        domain: &'a D,
+        number: LockNumber,
+    ) -> Option<HeldLeaf<'a, D>> {
+        self.try_lock(domain, number).then(|| HeldLeaf { locks: self, domain, number })
+    }
+
     /// How many locks are held: none when nobody is at work.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.words.iter().filter(|word| word.load(Ordering::Relaxed) & 1 != 0).count()
+    }
+}
+
+/// A leaf's lock, held; given back as after a change.
+#[derive(Debug)]
+pub(crate) struct HeldLeaf<'a, D: Domain> {
+    locks: &'a LeafLocks,
+    domain: &'a D,
+    number: LockNumber,
+}
+
+impl<D: Domain> Drop for HeldLeaf<'_, D> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.locks.unlock(self.domain, self.number);
     }
 }
 
@@ -156,7 +189,7 @@ mod tests {
     #[test]
     fn a_section_lasts_from_before_the_lock_until_a_change_is_given_back() {
         let (domain, locks) = (Hardware::detect(), LeafLocks::default());
-        let leaf = Link::from_bits(1 << 20);
+        let leaf: Link<u64> = Link::from_bits(1 << 20);
         let number = LeafLocks::number_of(leaf);
         let free = locks.read(&domain, leaf);
         locks.lock(&domain, number);

@@ -4,7 +4,6 @@ use lapis_pmem::{DramCell, Link, LoomMachine};
 use loom::sync::Arc;
 use loom::thread;
 
-use super::super::leaf::LeafHeader;
 use super::LeafLocks;
 
 fn a_reader_beside_a_writer(machine: fn() -> LoomMachine) {
@@ -12,7 +11,7 @@ fn a_reader_beside_a_writer(machine: fn() -> LoomMachine) {
         let machine = machine();
         let locks = Arc::new(LeafLocks::default());
         let words = Arc::new([0, 0].map(DramCell::<u64, LoomMachine>::new));
-        let leaf: Link<LeafHeader> = Link::from_bits(1 << 20);
+        let leaf: Link<u64> = Link::from_bits(1 << 20);
         let number = LeafLocks::number_of(leaf);
         let change = {
             let (machine, locks, words) = (machine.clone(), Arc::clone(&locks), Arc::clone(&words));
