@@ -64,12 +64,14 @@ impl<D: Domain> Engine<D> {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<bool, EngineError> {
-        let _pinned = table.contents().pin();
+        let pinned = table.contents().pin();
         table.check_not_dropped()?;
         self.shared().counters.leaf_accesses.add(1);
         let found = self.shared().guarded(|| table.contents().get(key, value));
         // Pages of a tree that is dropped meanwhile may be another's: who frees them has said before that it is.
         table.check_not_dropped()?;
+        // What comes next waits for others, who may wait for blocks that are kept for readers.
+        drop(pinned);
         let found = found?;
         if found && value::is_long(value) {
             // Its chunks stay as long as somebody reads this state.

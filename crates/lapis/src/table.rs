@@ -96,7 +96,8 @@ impl Table {
     /// state reads them in a [transaction](crate::Store::transaction) or of a [snapshot](crate::Store::snapshot).
     ///
     /// # Errors
-    /// [`Error::EmptyKey`], [`Error::Dropped`], [`Error::Damaged`], [`Error::Medium`].
+    /// [`Error::EmptyKey`], [`Error::Dropped`], [`Error::Damaged`], [`Error::Medium`], [`Error::Stopped`] if a transaction whose
+    /// value this is waits for the log, and that has failed.
     ///
     /// ```
     /// # fn main() -> Result<(), lapis::Error> {

@@ -5,14 +5,15 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::error::{RegionError, os};
 
 /// Gives the file blocks rather than a hole: a full disk is an error here and no SIGBUS later. False where the
 /// file system cannot do that and zeroes have to be written.
 pub(super) fn allocate(file: &File, from: u64, bytes: u64) -> Result<bool, RegionError> {
-    match fallocate(file.as_fd(), FallocateFlags::empty(), from, bytes) {
+    let all = || fallocate(file.as_fd(), FallocateFlags::empty(), from, bytes);
+    match retry_on_intr(all) {
         Ok(()) => Ok(true),
         Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => {
             Err(RegionError::NoSpace { needed_bytes: bytes as usize })

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use rustix::io::retry_on_intr;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 use self::address_space::{map_zeroed, reserve, unreserve};
@@ -497,7 +498,7 @@ impl Region {
             (Medium::MemoryFile, _) => Ok(()),
             // What the kernel says of writes that are lost, it says once.
             (_, Some(sync)) => sync.sync_whole(),
-            (_, None) => rustix::fs::fsync(file.as_fd()),
+            (_, None) => retry_on_intr(|| rustix::fs::fsync(file.as_fd())),
         };
         synced.map_err(os("write the file's size"))
     }
