@@ -77,9 +77,6 @@ pub trait IndexKey: sealed::Sealed + Ord + Debug + Send + Sync + 'static {
     /// whatever the seed.
     fn hash64_by(&self, seed: u64) -> u64;
 
-    /// Length in bytes.
-    fn len_bytes(&self) -> usize;
-
     /// Byte `index` in the order of comparison (integers big-endian), or none past the end.
     fn byte_at(&self, index: usize) -> Option<u8>;
 
@@ -217,10 +214,6 @@ impl IndexKey for u64 {
         product as u64 ^ (product >> 64) as u64
     }
     #[inline(always)]
-    fn len_bytes(&self) -> usize {
-        8
-    }
-    #[inline(always)]
     fn byte_at(&self, index: usize) -> Option<u8> {
         (index < 8).then(|| (self >> (56 - 8 * index)) as u8)
     }
@@ -325,10 +318,6 @@ impl IndexKey for [u8] {
     #[inline]
     fn hash64_by(&self, seed: u64) -> u64 {
         xxhash_rust::xxh3::xxh3_64_with_seed(self, seed)
-    }
-    #[inline(always)]
-    fn len_bytes(&self) -> usize {
-        self.len()
     }
     #[inline(always)]
     fn byte_at(&self, index: usize) -> Option<u8> {

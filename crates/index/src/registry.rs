@@ -83,24 +83,6 @@ macro_rules! registry {
             }};
         }
 
-        /// [`with_index!`] for bodies that need an [`OrderedIndex`], and something else for what is none.
-        #[macro_export]
-        macro_rules! with_ordered_index {
-            ($d kind:expr, |$d family:ident| $d body:expr, $d otherwise:expr) => {
-                match $d kind {
-                    $($crate::IndexKind::$index => $crate::if_ordered! {
-                        [$($trait)*]
-                        {
-                            type $d family = $crate::families::$index;
-                            $d body
-                        }
-                        { $d otherwise }
-                    },)+
-                    _ => unreachable!("every kind has its line"),
-                }
-            };
-        }
-
         /// Calls a macro for each structure, with its module, its name and what it is: for making a
         /// test of each.
         #[macro_export]
@@ -109,18 +91,6 @@ macro_rules! registry {
                 $($d call! { $module $index [$($trait)*] })+
             };
         }
-    };
-}
-
-/// The first block for a structure that is ordered, the second for another.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! if_ordered {
-    ([ordered $($trait:ident)*] $ordered:block $otherwise:block) => {
-        $ordered
-    };
-    ([] $ordered:block $otherwise:block) => {
-        $otherwise
     };
 }
 

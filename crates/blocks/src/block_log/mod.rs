@@ -138,13 +138,6 @@ pub struct BlockLogStatistics {
     pub growths: u64,
 }
 
-impl BlockLogStatistics {
-    /// How many commits have shared a sync on average.
-    pub fn commits_per_sync(&self) -> f64 {
-        self.commits as f64 / self.syncs.max(1) as f64
-    }
-}
-
 /// A log on a block device, shared by threads. See the [module documentation](self).
 pub struct BlockLog<D: Domain> {
     domain: D,

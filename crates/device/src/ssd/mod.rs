@@ -225,16 +225,9 @@ impl ModelledSsd {
         state.begin_again();
     }
 
-    /// The virtual time of the calling thread's worker: how long its requests have taken, beyond
-    /// what [`ModelledSsd::advance_to_ns`] told.
+    /// The virtual time of the calling thread's worker: how long its requests have taken.
     pub fn now_ns(&self) -> u64 {
         self.shared.now_ns(&self.shared.state.lock())
-    }
-
-    /// Tells that the calling thread's worker did something else until `now_ns`. Time never goes
-    /// back.
-    pub fn advance_to_ns(&self, now_ns: u64) {
-        self.shared.wait_until(&mut self.shared.state.lock(), now_ns);
     }
 
     /// Lets the request of this kind fail that comes after `requests` others. May be called several

@@ -164,21 +164,6 @@ impl ModelMeter {
         Ok((meter, pool))
     }
 
-    /// The same without a pool.
-    ///
-    /// # Errors
-    /// [`ExperimentError::Region`].
-    pub fn with_region(
-        shape: MachineShape,
-        bytes: usize,
-        reserved_bytes: usize,
-    ) -> Result<(Self, Region), ExperimentError> {
-        let region = Region::anonymous(bytes, reserved_bytes)?;
-        let config = Config { counting: Some(shape), ..Config::default() };
-        let meter = Self { machine: Modelled::over(&region, config) };
-        Ok((meter, region))
-    }
-
     /// The machine.
     pub fn machine(&self) -> &Modelled {
         &self.machine
