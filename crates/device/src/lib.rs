@@ -54,4 +54,4 @@ pub use ssd::{
     BlockDamage, ModelledSsd, SsdConfig, SsdContents, SsdFaults, SsdProfile, SsdProfileError,
 };
 pub use trace::block_devices::{BlockEvent, BlockWrite};
-pub use trace::{Event, Marker, StorageGrowth, Trace};
+pub use trace::{Event, Marker, StorageGrowth, Stored, Trace};

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use lapis_device::trace_file::RecordedTrace;
-use lapis_device::{CrashPoints, CrashStates, Event, Image, ImageBudget};
+use lapis_device::{CrashPoints, CrashStates, Image, ImageBudget, Stored};
 use lapis_pmem::Region;
 
 use super::{RecordedOptions, crash_points};
@@ -196,11 +196,7 @@ impl Uncertain {
             }
         }
         for at in self.read..position {
-            if let Event::Store { line, .. }
-            | Event::OrderedStore { line, .. }
-            | Event::Locked { line, .. }
-            | Event::NonTemporal { line, .. } = recorded.trace.events[at]
-            {
+            if let Some(Stored { line, .. }) = recorded.trace.events[at].stored() {
                 let place = recorded.places[at];
                 match self.place_of.insert(line, place) {
                     Some(before) => self.forget(before),

@@ -78,14 +78,8 @@ impl ImagePages {
             };
             pages.extend(offset / PAGE_BYTES..(offset + bytes).div_ceil(PAGE_BYTES));
         }
-        for event in &recorded.trace.events {
-            if let Event::Store { line, .. }
-            | Event::OrderedStore { line, .. }
-            | Event::Locked { line, .. }
-            | Event::NonTemporal { line, .. } = *event
-            {
-                pages.insert(u64::from(line) * LINE_BYTES as u64 / PAGE_BYTES);
-            }
+        for stored in recorded.trace.events.iter().filter_map(Event::stored) {
+            pages.insert(u64::from(stored.line) * LINE_BYTES as u64 / PAGE_BYTES);
         }
         let region_bytes = recorded.header.region_bytes;
         let mut runs: Vec<(u64, u64)> = Vec::new();

@@ -106,37 +106,19 @@ fn without_store(events: &[Event], stores: &[usize], states: &CrashStates<'_>) -
     else {
         return Image::from_choices(choices);
     };
-    let there = stores.get(1).map(|&store| events[store]);
+    let there = stores.get(1).copied();
     for ((line, states), choice) in lines.zip(of_line).zip(&mut choices) {
-        let missing = stored(&events[missing]).filter(|(of, ..)| *of == line);
-        let Some((_, start, bytes, value)) = missing else { continue };
-        let holds = |held: &[u8; 64], start: usize, bytes: usize, value: u64| {
-            held[start..start + bytes] == value.to_le_bytes()[..bytes]
+        let of_this = |at: usize| events[at].stored().filter(|stored| stored.line == line);
+        let Some(missing) = of_this(missing) else { continue };
+        let there = there.and_then(of_this);
+        let shows = |held: &[u8; 64]| {
+            there.is_none_or(|there| there.is_held_by(held)) && !missing.is_held_by(held)
         };
-        let there = there.as_ref().and_then(stored).filter(|(of, ..)| *of == line);
-        let shows = |held: &&[u8; 64]| {
-            let other =
-                there.is_none_or(|(_, start, bytes, value)| holds(held, start, bytes, value));
-            other && !holds(held, start, bytes, value)
-        };
-        if let Some(found) = states.iter().position(|held| shows(&held)) {
+        if let Some(found) = states.iter().position(shows) {
             *choice = found as u32;
         }
     }
     Image::from_choices(choices)
-}
-
-/// Line, offset in it, bytes and value of a store.
-fn stored(event: &Event) -> Option<(u32, usize, usize, u64)> {
-    match *event {
-        Event::Store { start, bytes, line, value, .. }
-        | Event::OrderedStore { start, bytes, line, value, .. }
-        | Event::Locked { start, bytes, line, value, .. }
-        | Event::NonTemporal { start, bytes, line, value, .. } => {
-            Some((line, start.into(), bytes.into(), value))
-        }
-        _ => None,
-    }
 }
 
 /// An image that the program's own check has refused, with as few lines as it takes.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use lapis_device::{
     BlockEvent, BlockWrite, CrashCause, CrashStates, Event, Image, LineRead, Marker, PersistPoint,
+    Stored,
 };
 
 use crate::timeline::entry::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};
@@ -247,34 +248,24 @@ impl Telling<'_> {
                 };
                 self.push(at, EntryKind::Fence, text, source, lines);
             }
-            Event::Store { .. }
-            | Event::OrderedStore { .. }
-            | Event::Locked { .. }
-            | Event::NonTemporal { .. } => return self.store(at, event),
             Event::Block { device, what, .. } => {
                 if let Some(text) = request(self.told.block_writes, device, what) {
                     self.push(at, EntryKind::Block, text, own_source, Vec::new());
                 }
             }
-            // The events are in units.
-            _ => {}
+            // Stores, for the events are in units.
+            _ => return self.store(at, event),
         }
         None
     }
 
     fn store(&self, at: usize, event: &Event) -> Option<Stores> {
-        let (kind, line, start, bytes, value) = match *event {
-            Event::Store { start, bytes, line, value, .. } => ("store", line, start, bytes, value),
-            Event::OrderedStore { start, bytes, line, value, .. } => {
-                ("store in order", line, start, bytes, value)
-            }
-            Event::Locked { start, bytes, line, value, .. } => {
-                ("locked store", line, start, bytes, value)
-            }
-            Event::NonTemporal { start, bytes, line, value, .. } => {
-                ("store past the caches", line, start, bytes, value)
-            }
-            _ => return None,
+        let Stored { start, bytes, line, value } = event.stored()?;
+        let kind = match event {
+            Event::OrderedStore { .. } => "store in order",
+            Event::Locked { .. } => "locked store",
+            Event::NonTemporal { .. } => "store past the caches",
+            _ => "store",
         };
         let worker = event.worker();
         let start = u64::from(line) * 64 + u64::from(start);

@@ -159,7 +159,7 @@ impl LineHistories {
             for (index, &at) in pending.iter().enumerate() {
                 let made_it = match persisted {
                     Some(count) => index < count,
-                    None => is_held(&events[at], held),
+                    None => events[at].stored().is_some_and(|stored| stored.is_held_by(held)),
                 };
                 fates.insert(at, if made_it { StoreFate::Persisted } else { StoreFate::Lost });
             }
@@ -180,31 +180,11 @@ fn persisted_prefix(
         if line == *held {
             return Some(count);
         }
-        if let Some((start, bytes, value)) = stored(&events[at]) {
-            line[start..start + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+        if let Some(stored) = events[at].stored() {
+            stored.apply(&mut line);
         }
     }
     (line == *held).then_some(pending.len())
-}
-
-/// Whether the line holds what the event stored.
-fn is_held(event: &Event, held: &[u8; 64]) -> bool {
-    stored(event).is_some_and(|(start, bytes, value)| {
-        held[start..start + bytes] == value.to_le_bytes()[..bytes]
-    })
-}
-
-/// Offset in the line, bytes and value.
-fn stored(event: &Event) -> Option<(usize, usize, u64)> {
-    match *event {
-        Event::Store { start, bytes, value, .. }
-        | Event::OrderedStore { start, bytes, value, .. }
-        | Event::Locked { start, bytes, value, .. }
-        | Event::NonTemporal { start, bytes, value, .. } => {
-            Some((start.into(), bytes.into(), value))
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -195,6 +195,19 @@ impl Event {
         }
     }
 
+    /// What it stores within one unit; a copy is none, but those that [`Trace::in_units`] makes of it are.
+    pub fn stored(&self) -> Option<Stored> {
+        match *self {
+            Self::Store { start, bytes, line, value, .. }
+            | Self::OrderedStore { start, bytes, line, value, .. }
+            | Self::Locked { start, bytes, line, value, .. }
+            | Self::NonTemporal { start, bytes, line, value, .. } => {
+                Some(Stored { start, bytes, line, value })
+            }
+            _ => None,
+        }
+    }
+
     /// The lines that it stores to.
     pub fn stored_lines(&self) -> Range<u32> {
         match *self {
@@ -404,12 +417,31 @@ impl Trace {
 }
 
 /// What a store writes where, within an aligned unit.
-#[derive(Clone, Copy)]
-pub(crate) struct Stored {
-    pub(crate) start: u8,
-    pub(crate) bytes: u8,
-    pub(crate) line: u32,
-    pub(crate) value: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Offset in the line.
+    pub start: u8,
+    /// 1 to 8.
+    pub bytes: u8,
+    /// The line.
+    pub line: u32,
+    /// The bytes, little-endian.
+    pub value: u64,
+}
+
+impl Stored {
+    /// Whether the line holds it.
+    pub fn is_held_by(&self, line: &[u8; LINE_BYTES]) -> bool {
+        let mut stored = *line;
+        self.apply(&mut stored);
+        stored == *line
+    }
+
+    /// Stores it to the line.
+    pub fn apply(&self, line: &mut [u8; LINE_BYTES]) {
+        let (start, bytes) = (usize::from(self.start), usize::from(self.bytes));
+        line[start..start + bytes].copy_from_slice(&self.value.to_le_bytes()[..bytes]);
+    }
 }
 
 /// What a range is filled with.

@@ -3,7 +3,8 @@
 use lapis_crash::{RecordedOptions, check_recorded};
 use lapis_device::trace_file::{Assertion, Claim, RecordedTrace};
 use lapis_device::{
-    CrashPoints, Event, ImageBudget, Marker, PersistKind, PersistPoint, PowerFailDomain, Trace,
+    CrashPoints, Event, ImageBudget, Marker, PersistKind, PersistPoint, PowerFailDomain, Stored,
+    Trace,
 };
 use proptest::prelude::*;
 
@@ -87,15 +88,9 @@ fn images(events: &[Event], locked_completes: bool) -> Vec<Vec<[u64; 4]>> {
 /// What each word holds when nothing is lost.
 fn last_values(events: &[Event]) -> [u64; 4] {
     let mut last = [0; 4];
-    for event in events {
-        if let Event::Store { line, start, value, .. }
-        | Event::OrderedStore { line, start, value, .. }
-        | Event::Locked { line, start, value, .. }
-        | Event::NonTemporal { line, start, value, .. } = *event
-        {
-            let offset = u64::from(line) * 64 + u64::from(start);
-            last[WORDS.iter().position(|&word| word == offset).unwrap()] = value;
-        }
+    for Stored { line, start, value, .. } in events.iter().filter_map(Event::stored) {
+        let offset = u64::from(line) * 64 + u64::from(start);
+        last[WORDS.iter().position(|&word| word == offset).unwrap()] = value;
     }
     last
 }
