@@ -1,33 +1,24 @@
 //! What can only be seen from inside: splits, merges, the directory, damage.
 
-use lapis_pmem::{Hardware, PCell, Region};
+use lapis_pmem::{Hardware, PCell};
 
 use super::*;
+use crate::hash_table::tests::{
+    self, assert_sound, changed_by_two_handles, pool, refuses_more_entries_than_any_table_holds,
+};
 use crate::key::place_hash;
 
 type Numbers = Cceh<Hardware, u64>;
 
 const SMALL: IndexOptions = IndexOptions { node_bytes: 384, ..IndexOptions::DEFAULT };
 
-fn pool() -> Arc<Pool> {
-    let region = Region::anonymous(1 << 20, 1 << 30).unwrap();
-    Arc::new(Pool::create(region, Hardware::detect()).unwrap())
-}
-
-fn made<K: IndexKey + ?Sized>(options: &IndexOptions) -> Cceh<Hardware, K> {
-    Cceh::create_named(&pool(), "index", options).unwrap()
-}
-
-fn assert_sound<K: IndexKey + ?Sized>(index: &Cceh<Hardware, K>) {
-    assert_eq!(index.check(), Vec::<String>::new());
-    let reachable = index.pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
-    let audit = index.pool.audit(&reachable);
-    assert!(audit.is_clean(), "{audit:?}");
+fn made(options: &IndexOptions) -> Numbers {
+    tests::made(options)
 }
 
 #[test]
 fn a_table_grows_by_segments_and_shrinks_to_the_first_two() {
-    let index = made::<u64>(&SMALL);
+    let index = made(&SMALL);
     let empty = index.statistics().bytes;
     for round in 0..2 {
         for key in 0..5000u64 {
@@ -46,7 +37,7 @@ fn a_table_grows_by_segments_and_shrinks_to_the_first_two() {
 
 #[test]
 fn a_split_leaves_the_upper_half_where_it_was_and_it_does_not_count() {
-    let index = made::<u64>(&IndexOptions::DEFAULT);
+    let index = made(&IndexOptions::DEFAULT);
     let before = index.reference(0).unwrap();
     let mut key = 0;
     while index.reference(0).unwrap().depth() == 1 {
@@ -65,7 +56,7 @@ fn a_split_leaves_the_upper_half_where_it_was_and_it_does_not_count() {
 fn a_table_made_for_so_many_entries_hardly_grows_on_the_way() {
     for expected_entries in [1usize, 5000, 100_000] {
         let options = IndexOptions { expected_entries, ..IndexOptions::DEFAULT };
-        let index = made::<u64>(&options);
+        let index = made(&options);
         let before = index.statistics().blocks;
         for key in 0..expected_entries as u64 {
             let _ = index.insert(&key, 0).unwrap();
@@ -77,7 +68,7 @@ fn a_table_made_for_so_many_entries_hardly_grows_on_the_way() {
 
 #[test]
 fn a_change_that_a_crash_cut_short_is_completed_by_opening() {
-    let index = made::<u64>(&SMALL);
+    let index = made(&SMALL);
     for key in 0..300u64 {
         let _ = index.insert(&key, key).unwrap();
     }
@@ -96,32 +87,12 @@ fn a_change_that_a_crash_cut_short_is_completed_by_opening() {
 
 #[test]
 fn handles_of_one_index_share_locks_and_growth() {
-    const KEYS: u64 = 6000;
-    let first = made::<u64>(&SMALL);
-    let second = Numbers::open(Arc::clone(&first.pool), first.root).unwrap();
-    std::thread::scope(|scope| {
-        for (part, index) in [&first, &second, &first, &second].into_iter().enumerate() {
-            scope.spawn(move || {
-                for key in (part as u64..KEYS).step_by(4) {
-                    assert!(index.insert(&key, key).unwrap().previous.is_none());
-                    let _ = index.put(&(KEYS + key % 3), key).unwrap();
-                    if key % 2 == 0 {
-                        let _ = index.remove(&key).unwrap();
-                    }
-                }
-            });
-        }
-    });
-    for index in [&second, &first] {
-        assert!((0..KEYS).all(|key| index.get(&key) == (key % 2 == 1).then_some(key)));
-    }
-    assert_eq!(first.statistics().entries, KEYS / 2 + 3);
-    assert_sound(&first);
+    changed_by_two_handles::<Numbers>(&SMALL);
 }
 
 #[test]
 fn check_finds_a_key_that_is_twice_in_its_segment_and_one_out_of_its_window() {
-    let index = made::<u64>(&IndexOptions::DEFAULT);
+    let index = made(&IndexOptions::DEFAULT);
     let _ = index.insert(&1, 1).unwrap();
     let hash = place_hash(&1u64);
     let segment = index.segment(index.reference(hash).unwrap().link()).unwrap();
@@ -137,7 +108,7 @@ fn check_finds_a_key_that_is_twice_in_its_segment_and_one_out_of_its_window() {
 
 #[test]
 fn check_finds_a_lock_that_nobody_holds_and_a_segment_in_two_places() {
-    let index = made::<u64>(&IndexOptions::DEFAULT);
+    let index = made(&IndexOptions::DEFAULT);
     let segment = index.segment(index.reference(0).unwrap().link()).unwrap();
     segment.header.lock.lock(index.domain(), index.generation);
     index.structure_lock().lock(index.domain(), index.generation);
@@ -150,7 +121,7 @@ fn check_finds_a_lock_that_nobody_holds_and_a_segment_in_two_places() {
 
 #[test]
 fn an_index_whose_directory_or_record_cannot_be_is_not_opened() {
-    let index = made::<u64>(&SMALL);
+    let index = made(&SMALL);
     for key in 0..300u64 {
         let _ = index.insert(&key, key).unwrap();
     }
@@ -175,7 +146,7 @@ fn an_index_whose_directory_or_record_cannot_be_is_not_opened() {
 
 #[test]
 fn a_lock_left_by_an_earlier_generation_is_free() {
-    let index = made::<u64>(&IndexOptions::DEFAULT);
+    let index = made(&IndexOptions::DEFAULT);
     let _ = index.insert(&1, 10).unwrap();
     let earlier = LockGeneration::of(index.pool.generation() + 1);
     let segment = index.segment(index.reference(place_hash(&1u64)).unwrap().link()).unwrap();
@@ -192,15 +163,12 @@ fn a_lock_left_by_an_earlier_generation_is_free() {
 
 #[test]
 fn more_entries_than_any_table_holds_are_a_bad_option() {
-    for expected_entries in [1 << 50, usize::MAX] {
-        let refused = initial_depth(expected_entries, 255);
-        assert!(matches!(refused, Err(IndexError::BadOption { .. })), "{refused:?}");
-    }
+    refuses_more_entries_than_any_table_holds::<Numbers>();
 }
 
 #[test]
 fn a_record_that_is_being_written_is_waited_for_and_no_damage() {
-    let index = made::<u64>(&SMALL);
+    let index = made(&SMALL);
     for key in 0..300u64 {
         let _ = index.insert(&key, key).unwrap();
     }
@@ -232,7 +200,7 @@ fn a_table_for_more_entries_than_the_pool_can_have_is_refused() {
 
 #[test]
 fn an_entry_deeper_than_the_directory_is_damage_and_the_table_can_still_be_opened() {
-    let index = made::<u64>(&SMALL);
+    let index = made(&SMALL);
     for key in 0..300u64 {
         let _ = index.insert(&key, key).unwrap();
     }

@@ -4,6 +4,8 @@ pub(crate) mod bucket;
 pub(crate) mod counter;
 pub(crate) mod locks;
 pub(crate) mod table;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod writer;
 
 /// What [`Index`](crate::Index) asks of a hash table whose parts are methods of its own: `change_key`,

@@ -2,26 +2,19 @@
 
 use std::ops::ControlFlow;
 
-use lapis_pmem::{Committed, Hardware, Region};
+use lapis_pmem::{Committed, Hardware};
 
 use super::levels::Hashes;
 use super::movement::Room;
 use super::*;
+use crate::hash_table::tests::{
+    self, assert_sound, changed_by_two_handles, refuses_more_entries_than_any_table_holds,
+};
 
 type Numbers = LevelHash<Hardware, u64>;
 
-fn made<K: IndexKey + ?Sized>(expected_entries: usize) -> LevelHash<Hardware, K> {
-    let region = Region::anonymous(1 << 20, 1 << 30).unwrap();
-    let pool = Arc::new(Pool::create(region, Hardware::detect()).unwrap());
-    let options = IndexOptions { expected_entries, ..IndexOptions::DEFAULT };
-    LevelHash::create_named(&pool, "index", &options).unwrap()
-}
-
-fn assert_sound<K: IndexKey + ?Sized>(index: &LevelHash<Hardware, K>) {
-    assert_eq!(index.check(), Vec::<String>::new());
-    let reachable = index.pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
-    let audit = index.pool.audit(&reachable);
-    assert!(audit.is_clean(), "{audit:?}");
+fn made(expected_entries: usize) -> Numbers {
+    tests::made(&IndexOptions { expected_entries, ..IndexOptions::DEFAULT })
 }
 
 fn word(index: &Numbers, at: usize) -> u64 {
@@ -47,7 +40,7 @@ fn put_into(index: &Numbers, link: Link<Bucket>, slot: usize, key: u64) {
 
 #[test]
 fn locks_are_those_of_the_top_level_whatever_is_taken_for_the_bottom_level() {
-    let index = made::<u64>(1);
+    let index = made(1);
     let top = index.levels().top;
     let mut inserted = 0..;
     while index.levels().top.log2() < top.log2() + 2 {
@@ -64,7 +57,7 @@ fn locks_are_those_of_the_top_level_whatever_is_taken_for_the_bottom_level() {
 
 #[test]
 fn a_table_doubles_when_it_is_full_and_keeps_every_entry() {
-    let index = made::<u64>(1);
+    let index = made(1);
     let mut loads = Vec::new();
     let mut before = index.levels();
     for key in 0..20_000u64 {
@@ -84,7 +77,7 @@ fn a_table_doubles_when_it_is_full_and_keeps_every_entry() {
 #[test]
 fn a_table_made_for_so_many_entries_does_not_grow_on_the_way() {
     for expected_entries in [100usize, 5000, 100_000] {
-        let index = made::<u64>(expected_entries);
+        let index = made(expected_entries);
         let before = index.levels();
         for key in 0..expected_entries as u64 {
             let _ = index.insert(&key, 0).unwrap();
@@ -95,7 +88,7 @@ fn a_table_made_for_so_many_entries_does_not_grow_on_the_way() {
 
 #[test]
 fn entries_are_moved_but_not_while_somebody_iterates() {
-    let index = made::<u64>(1000);
+    let index = made(1000);
     let levels = index.levels();
     let mut key = 0;
     while word(&index, MOVED_WORD) == 0 {
@@ -127,7 +120,7 @@ fn entries_are_moved_but_not_while_somebody_iterates() {
 /// neither.
 #[test]
 fn readers_learn_of_a_movement_before_it_has_ended() {
-    let index = made::<u64>(1000);
+    let index = made(1000);
     let levels = index.levels();
     for key in 0u64.. {
         let hashes = hashes_of(&key);
@@ -155,7 +148,7 @@ fn readers_learn_of_a_movement_before_it_has_ended() {
 
 /// A table in which a crash has left a key in its two buckets of the top level: the key, and the bucket that it was to leave.
 fn with_an_entry_left_twice() -> (Numbers, u64, Link<Bucket>) {
-    let index = made::<u64>(100);
+    let index = made(100);
     let levels = index.levels();
     let places = |key: u64| levels.candidates(hashes_of(&key));
     let key = (0..).find(|key| places(*key)[0] != places(*key)[1]).unwrap();
@@ -194,33 +187,14 @@ fn a_movement_is_not_completed_under_the_hands_of_who_changes_its_buckets() {
 
 #[test]
 fn handles_of_one_index_share_locks_growth_and_movements() {
-    const KEYS: u64 = 6000;
-    let first = made::<u64>(1);
-    let second = Numbers::open(Arc::clone(&first.pool), first.root).unwrap();
-    std::thread::scope(|scope| {
-        for (part, index) in [&first, &second, &first, &second].into_iter().enumerate() {
-            scope.spawn(move || {
-                for key in (part as u64..KEYS).step_by(4) {
-                    assert!(index.insert(&key, key).unwrap().previous.is_none());
-                    assert_eq!(
-                        index.get(&(key / 8 * 4 + part as u64)),
-                        Some(key / 8 * 4 + part as u64)
-                    );
-                    let _ = index.put(&(KEYS + key % 3), key).unwrap();
-                }
-            });
-        }
-    });
-    for index in [&second, &first] {
-        assert!((0..KEYS).all(|key| index.get(&key) == Some(key)));
-    }
-    assert_eq!(first.statistics().entries, KEYS + 3);
-    assert_sound(&first);
+    let options = IndexOptions { expected_entries: 1, ..IndexOptions::DEFAULT };
+    let [first, _] = changed_by_two_handles::<Numbers>(&options);
+    assert_ne!(word(&first, MOVED_WORD), 0);
 }
 
 #[test]
 fn a_reader_waits_for_no_lock_and_writes_none() {
-    let index = made::<u64>(100);
+    let index = made(100);
     let _ = index.insert(&1, 10).unwrap();
     let (group, structure) = (lock_of(&index, 1), index.structure());
     for lock in [group, structure] {
@@ -233,7 +207,7 @@ fn a_reader_waits_for_no_lock_and_writes_none() {
 
 #[test]
 fn check_finds_a_key_in_a_bucket_that_is_not_its_own_and_locks_that_nobody_holds() {
-    let index = made::<u64>(1000);
+    let index = made(1000);
     let levels = index.levels();
     let not_its_own = |link: &Link<Bucket>| !levels.candidates(hashes_of(&1u64)).contains(link);
     put_into(&index, (0..).map(|at| levels.top.at(at)).find(not_its_own).unwrap(), 2, 1);
@@ -245,7 +219,7 @@ fn check_finds_a_key_in_a_bucket_that_is_not_its_own_and_locks_that_nobody_holds
 
 #[test]
 fn an_index_whose_levels_are_not_in_the_pool_is_not_opened() {
-    let index = made::<u64>(0);
+    let index = made(0);
     let root = index.root();
     for damaged in [root.top.word(), index.bottom_word(DEFAULT_LOG2)] {
         let intact = damaged.load(index.domain());
@@ -264,7 +238,7 @@ fn an_index_whose_levels_are_not_in_the_pool_is_not_opened() {
 
 #[test]
 fn what_an_earlier_generation_left_locked_is_free() {
-    let index = made::<u64>(1);
+    let index = made(1);
     let _ = index.insert(&1, 10).unwrap();
     let earlier = LockGeneration::of(index.pool.generation() + 1);
     for lock in [lock_of(&index, 1), index.structure()] {
@@ -284,10 +258,7 @@ fn what_an_earlier_generation_left_locked_is_free() {
 
 #[test]
 fn more_entries_than_any_table_holds_are_a_bad_option() {
-    for expected_entries in [1 << 50, usize::MAX] {
-        let refused = initial_log2(expected_entries);
-        assert!(matches!(refused, Err(IndexError::BadOption { .. })), "{refused:?}");
-    }
+    refuses_more_entries_than_any_table_holds::<Numbers>();
 }
 
 /// The table before a history of two inserts, and their keys.
@@ -297,7 +268,7 @@ fn before_two_inserts(name: &str) -> (Numbers, [u64; 2]) {
     else {
         panic!("{name} is no history of two inserts");
     };
-    let index = made::<u64>(DECLARATION.exploration.options.expected_entries);
+    let index = made(DECLARATION.exploration.options.expected_entries);
     for key in 0..*before {
         let _ = index.insert(&key, 1).unwrap();
     }

@@ -7,29 +7,22 @@ use lapis_pmem::{Hardware, MIN_POOL_BYTES, Region};
 
 use super::*;
 use crate::hash_table::bucket::{FROZEN, is_changing};
+use crate::hash_table::tests::{
+    self, assert_sound, changed_by_two_handles, pool, refuses_more_entries_than_any_table_holds,
+};
 use crate::key::place_hash;
 
 type Numbers = PClht<Hardware, u64>;
 
-fn pool(bytes: usize, reserve_bytes: usize) -> Arc<Pool> {
-    let region = Region::anonymous(bytes, reserve_bytes).unwrap();
-    Arc::new(Pool::create(region, Hardware::detect()).unwrap())
-}
-
-fn made<K: IndexKey + ?Sized>(pool: &Arc<Pool>, expected_entries: usize) -> PClht<Hardware, K> {
-    let options = IndexOptions { expected_entries, ..IndexOptions::default() };
-    PClht::create_named(pool, "index", &options).unwrap()
-}
-
-fn audit<K: IndexKey + ?Sized>(index: &PClht<Hardware, K>) -> lapis_pmem::AuditReport {
-    let reachable = index.pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
-    index.pool.audit(&reachable)
+fn made(expected_entries: usize) -> Numbers {
+    tests::made(&IndexOptions { expected_entries, ..IndexOptions::DEFAULT })
 }
 
 #[test]
 fn the_smallest_tables_fit_the_smallest_pools() {
-    let pool = pool(MIN_POOL_BYTES + (64 << 10), MIN_POOL_BYTES + (64 << 10));
-    let index = made::<u64>(&pool, 0);
+    let region = Region::anonymous(MIN_POOL_BYTES + (64 << 10), MIN_POOL_BYTES + (64 << 10));
+    let pool = Arc::new(Pool::create(region.unwrap(), Hardware::detect()).unwrap());
+    let index = Numbers::create_named(&pool, "index", &IndexOptions::DEFAULT).unwrap();
     for key in 0..100 {
         assert!(index.insert(&key, key).unwrap().previous.is_none());
     }
@@ -38,8 +31,7 @@ fn the_smallest_tables_fit_the_smallest_pools() {
 
 #[test]
 fn a_table_grows_through_every_size_and_keeps_every_entry() {
-    let pool = pool(1 << 20, 1 << 30);
-    let index = made::<u64>(&pool, 1);
+    let index = made(1);
     let mut sizes = vec![index.table().log2()];
     for key in 0..50_000u64 {
         let _ = index.insert(&key, key ^ 5).unwrap();
@@ -49,15 +41,13 @@ fn a_table_grows_through_every_size_and_keeps_every_entry() {
     }
     assert_eq!(sizes, [2, 4, 6, 10, 12, 14, 16]);
     assert!((0..50_000).all(|key| index.get(&key) == Some(key ^ 5)));
-    assert_eq!(index.check(), Vec::<String>::new());
-    assert!(audit(&index).is_clean(), "{:?}", audit(&index));
+    assert_sound(&index);
 }
 
 #[test]
 fn a_table_made_for_so_many_entries_does_not_grow_on_the_way() {
     for expected_entries in [1usize, 100, 5000, 100_000] {
-        let pool = pool(1 << 20, 1 << 30);
-        let index = made::<u64>(&pool, expected_entries);
+        let index = made(expected_entries);
         let before = index.table();
         for key in 0..expected_entries as u64 {
             let _ = index.insert(&key, 0).unwrap();
@@ -68,8 +58,7 @@ fn a_table_made_for_so_many_entries_does_not_grow_on_the_way() {
 
 #[test]
 fn an_emptied_overflow_bucket_is_unlinked_at_once() {
-    let pool = pool(1 << 20, 1 << 30);
-    let index = made::<u64>(&pool, 1);
+    let index = made(1);
     // Five keys of one chain, in a table too small to count two overflow buckets as too many.
     let table = index.table();
     index.not_before.store(u64::MAX, Ordering::Relaxed);
@@ -85,23 +74,18 @@ fn an_emptied_overflow_bucket_is_unlinked_at_once() {
     assert_eq!(index.statistics().nodes, table.len() + 1);
     assert_eq!(index.get(&keys[7]), Some(keys[7]));
     assert_eq!(index.overflow_buckets(), 1);
-    assert_eq!(index.check(), Vec::<String>::new());
-    assert!(audit(&index).is_clean());
+    assert_sound(&index);
 }
 
 #[test]
 fn a_unit_of_256_bytes_fills_before_anything_overflows_and_outlives_its_entries() {
-    let pool = pool(1 << 20, 1 << 30);
+    let pool = pool();
     let made = |node_bytes, name| {
         let options = IndexOptions { expected_entries: 1, node_bytes, ..IndexOptions::default() };
         Numbers::create_named(&pool, name, &options)
     };
     assert!(matches!(made(128, "other"), Err(IndexError::BadOption { .. })));
     let index = made(XPLINE_BYTES, "index").unwrap();
-    let sound = |index: &Numbers| {
-        assert_eq!(index.check(), Vec::<String>::new());
-        assert!(audit(index).is_clean(), "{:?}", audit(index));
-    };
     // In no order: neighbours are spread so evenly that nothing would overflow.
     let keys = || (0..20_000u64).map(|number| number.to_be_bytes()[..].hash64());
     // The table is one unit.
@@ -109,18 +93,18 @@ fn a_unit_of_256_bytes_fills_before_anything_overflows_and_outlives_its_entries(
         let _ = index.insert(&key, key).unwrap();
     }
     assert_eq!((index.overflow_buckets(), index.statistics().max_depth), (0, 4));
-    sound(&index);
+    assert_sound(&index);
     for key in keys().skip(12) {
         let _ = index.insert(&key, key).unwrap();
     }
     assert!(index.table().log2() > 10 && index.overflow_buckets() > 0);
-    sound(&index);
+    assert_sound(&index);
     let again = Numbers::open(Arc::clone(&pool), index.root).unwrap();
     for key in keys() {
         assert_eq!(again.remove(&key).unwrap().previous, Some(key));
     }
     assert_eq!(again.statistics().nodes, again.table().len(), "what overflowed is gone");
-    sound(&again);
+    assert_sound(&again);
     index.root().words[UNIT_WORD].store(pool.domain(), 3);
     assert!(matches!(Numbers::open(pool, index.root), Err(IndexError::Damaged { .. })));
 }
@@ -143,8 +127,8 @@ fn keys_of_one_chain_have_different_tags() {
 
 #[test]
 fn check_finds_a_key_that_is_twice_in_its_chain_and_one_in_a_wrong_chain() {
-    let pool = pool(1 << 20, 1 << 30);
-    let index = made::<u64>(&pool, 0);
+    let index = made(0);
+    let pool = &index.pool;
     let table = index.table();
     let _ = index.insert(&1, 1).unwrap();
     let chain = table.index_of(place_hash(&1u64));
@@ -162,8 +146,8 @@ fn check_finds_a_key_that_is_twice_in_its_chain_and_one_in_a_wrong_chain() {
 
 #[test]
 fn check_finds_a_cycle_and_get_refuses_to_follow_it_for_ever() {
-    let pool = pool(1 << 20, 1 << 20);
-    let index = made::<u64>(&pool, 0);
+    let index = made(0);
+    let pool = &index.pool;
     let table = index.table();
     let absent = 77u64;
     let link = table.at(table.index_of(place_hash(&absent)));
@@ -177,53 +161,34 @@ fn check_finds_a_cycle_and_get_refuses_to_follow_it_for_ever() {
 
 #[test]
 fn an_index_whose_table_is_not_in_the_pool_is_not_opened() {
-    let pool = pool(1 << 20, 1 << 20);
-    let index = made::<u64>(&pool, 0);
+    let index = made(0);
+    let pool = &index.pool;
     for damage in [0, u64::MAX, 30 << 48 | 4096, 20 << 48 | 4096] {
         index.root().top.word().store(pool.domain(), damage);
         assert!(matches!(
-            Numbers::open(Arc::clone(&pool), index.root),
+            Numbers::open(Arc::clone(pool), index.root),
             Err(IndexError::Damaged { .. })
         ));
         assert_eq!(index.check().len(), 1);
-        assert!(!audit(&index).problems.is_empty());
+        let reachable = pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
+        assert!(!pool.audit(&reachable).problems.is_empty());
     }
 }
 
 #[test]
 fn handles_of_one_index_share_locks_growth_and_counts() {
-    const KEYS: u64 = 6000;
-    let pool = pool(1 << 20, 1 << 30);
-    let first = made::<u64>(&pool, 0);
-    let second = Numbers::open(Arc::clone(&pool), first.root).unwrap();
-    std::thread::scope(|scope| {
-        for (part, index) in [&first, &second, &first, &second].into_iter().enumerate() {
-            scope.spawn(move || {
-                for key in (part as u64..KEYS).step_by(4) {
-                    assert!(index.insert(&key, key).unwrap().previous.is_none());
-                    // All contend for these.
-                    let _ = index.put(&(KEYS + key % 3), key).unwrap();
-                }
-            });
-        }
-    });
-    for (inserted, index) in [(&second, &first), (&first, &second)] {
-        assert!((0..KEYS).all(|key| index.get(&key) == Some(key)));
-        assert_eq!(index.overflow_buckets(), inserted.overflow_buckets());
+    let handles = changed_by_two_handles::<Numbers>(&IndexOptions::DEFAULT);
+    for index in &handles {
+        assert_eq!(index.overflow_buckets(), index.statistics().nodes - index.table().len());
     }
-    let statistics = first.statistics();
-    assert_eq!(statistics.entries, KEYS + 3);
-    assert_eq!(first.overflow_buckets(), statistics.nodes - first.table().len());
-    assert_eq!(first.check(), Vec::<String>::new());
-    assert!(audit(&first).is_clean());
 }
 
 #[test]
 fn inserting_by_one_handle_and_removing_by_another_stays_bounded() {
     const LIVE: u64 = 500;
-    let pool = pool(1 << 20, 1 << 30);
-    let first = made::<u64>(&pool, 0);
-    let second = Numbers::open(Arc::clone(&pool), first.root).unwrap();
+    let first = made(0);
+    let pool = &first.pool;
+    let second = Numbers::open(Arc::clone(pool), first.root).unwrap();
     for key in 0..200 * LIVE {
         let _ = first.insert(&key, key).unwrap();
         if key >= LIVE {
@@ -236,8 +201,8 @@ fn inserting_by_one_handle_and_removing_by_another_stays_bounded() {
 
 #[test]
 fn a_lock_left_by_an_earlier_generation_is_free_and_keeps_its_entries() {
-    let pool = pool(1 << 20, 1 << 20);
-    let index = made::<u64>(&pool, 0);
+    let index = made(0);
+    let pool = &index.pool;
     let _ = index.insert(&1, 10).unwrap();
     let earlier = LockGeneration::of(pool.generation() + 1);
     let head = pool.at(index.table().at(index.table().index_of(place_hash(&1u64))));
@@ -260,8 +225,8 @@ fn a_lock_left_by_an_earlier_generation_is_free_and_keeps_its_entries() {
 
 #[test]
 fn check_finds_a_lock_that_nobody_holds() {
-    let pool = pool(1 << 20, 1 << 20);
-    let index = made::<u64>(&pool, 0);
+    let index = made(0);
+    let pool = &index.pool;
     pool.at(index.table().at(3)).lock.lock(pool.domain(), index.generation);
     index.growing().lock(pool.domain(), index.generation);
     let problems = index.check();
@@ -271,12 +236,12 @@ fn check_finds_a_lock_that_nobody_holds() {
 
 #[test]
 fn a_refused_growth_gives_every_chain_back_as_it_was() {
-    let pool = pool(1 << 20, 1 << 20);
-    let index = made::<u64>(&pool, 0);
+    let index = made(0);
+    let pool = &index.pool;
     let table = index.table();
     let _ = index.insert(&1, 1).unwrap();
     let word = |chain| pool.at(table.at(chain)).lock.read(pool.domain());
-    let mut frozen = locks::Frozen::none_of(&pool, index.generation, table, 1);
+    let mut frozen = locks::Frozen::none_of(pool, index.generation, table, 1);
     while word(63).payload() & FROZEN == 0 {
         assert!(frozen.freeze_next().is_some());
     }
@@ -291,8 +256,5 @@ fn a_refused_growth_gives_every_chain_back_as_it_was() {
 
 #[test]
 fn more_entries_than_any_table_holds_are_a_bad_option() {
-    for expected_entries in [1 << 50, usize::MAX] {
-        let refused = super::resize::initial_log2(expected_entries);
-        assert!(matches!(refused, Err(crate::IndexError::BadOption { .. })), "{refused:?}");
-    }
+    refuses_more_entries_than_any_table_holds::<Numbers>();
 }
