@@ -63,15 +63,16 @@ fn value(space: &Space<Hardware>, number: PageNumber) -> Result<u8, SpaceError> 
     })
 }
 
-/// A space with pages 1 to `count`, each full of its number.
-fn with_pages(device: &ModelledSsd, count: u64) -> (Space<Hardware>, Vec<PageNumber>) {
-    let space = create(device);
+/// A device, and a space with pages 1 to `count`, each full of its number.
+fn with_pages(count: u64) -> (ModelledSsd, Space<Hardware>, Vec<PageNumber>) {
+    let device = device();
+    let space = create(&device);
     let numbers: Vec<_> = (0..count).map(|_| space.allocate().unwrap()).collect();
     for some in numbers.chunks(BATCH_PAGES - 1) {
         let pages: Vec<_> = some.iter().map(|&number| (number, number.get() as u8)).collect();
         write(&space, &pages).unwrap();
     }
-    (space, numbers)
+    (device, space, numbers)
 }
 
 fn damage_of(read: Result<u8, SpaceError>) -> (u64, PageDamage) {
@@ -83,8 +84,7 @@ fn damage_of(read: Result<u8, SpaceError>) -> (u64, PageDamage) {
 
 #[test]
 fn pages_are_there_when_the_space_is_opened_again() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 20);
+    let (device, space, numbers) = with_pages(20);
     space.settle(u64::MAX).unwrap();
     drop(space);
     let space = open(&device).unwrap();
@@ -98,8 +98,7 @@ fn pages_are_there_when_the_space_is_opened_again() {
 
 #[test]
 fn without_a_close_what_is_not_in_place_of_the_last_two_batches_is_written_again() {
-    let device = device();
-    let numbers = with_pages(&device, 20).1;
+    let (device, _, numbers) = with_pages(20);
     assert_eq!(open(&device).unwrap().redone_pages(), 0, "no power was cut");
     // Twenty pages in batches of seven, and the map in each.
     let zero = [0; BLOCK_BYTES];
@@ -113,8 +112,7 @@ fn without_a_close_what_is_not_in_place_of_the_last_two_batches_is_written_again
 
 #[test]
 fn a_journal_that_went_bad_takes_back_nothing() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (device, space, numbers) = with_pages(3);
     for value in [70, 71, 72] {
         write(&space, &[(numbers[0], value), (numbers[1], value)]).unwrap();
     }
@@ -134,8 +132,7 @@ fn a_journal_that_went_bad_takes_back_nothing() {
 fn a_device_on_which_bits_flip_anywhere_shows_every_page_as_it_was_or_none() {
     let (mut right, mut refused) = (0, 0);
     for seed in 0..1000u64 {
-        let device = device();
-        let (space, numbers) = with_pages(&device, 10);
+        let (device, space, numbers) = with_pages(10);
         write(&space, &[(numbers[2], 3), (numbers[7], 8)]).unwrap();
         if seed % 2 == 0 {
             space.settle(u64::MAX).unwrap();
@@ -168,8 +165,7 @@ fn a_device_on_which_bits_flip_anywhere_shows_every_page_as_it_was_or_none() {
 
 #[test]
 fn a_batch_costs_each_page_twice_a_descriptor_and_one_flush() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 5);
+    let (device, space, numbers) = with_pages(5);
     let before = device.counts();
     let pages: Vec<_> = numbers.iter().map(|&number| (number, 9)).collect();
     write(&space, &pages).unwrap();
@@ -181,8 +177,7 @@ fn a_batch_costs_each_page_twice_a_descriptor_and_one_flush() {
 
 #[test]
 fn every_state_after_a_batch_holds_all_of_it() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (device, space, numbers) = with_pages(3);
     write(&space, &[(numbers[0], 71), (numbers[2], 73)]).unwrap();
     let (states, after) = (device.crash_states(), device.after_power_cut());
     let mut images = 0;
@@ -199,8 +194,7 @@ fn every_state_after_a_batch_holds_all_of_it() {
 
 #[test]
 fn flipped_bits_are_found_and_every_other_page_can_be_read() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 6);
+    let (device, space, numbers) = with_pages(6);
     for seed in 0..200 {
         device.rot(block_of(numbers[3]), 1 + seed as u32 % 3, seed);
         let (number, damage) = damage_of(value(&space, numbers[3]));
@@ -217,8 +211,7 @@ fn flipped_bits_are_found_and_every_other_page_can_be_read() {
 
 #[test]
 fn a_page_in_the_place_of_another_is_found() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (device, space, numbers) = with_pages(3);
     let mut block = [0; BLOCK_BYTES];
     device.read_blocks(block_of(numbers[1]), &mut block).unwrap();
     device.write_blocks(block_of(numbers[0]), &block).unwrap();
@@ -228,8 +221,7 @@ fn a_page_in_the_place_of_another_is_found() {
 
 #[test]
 fn a_write_that_the_device_lost_is_found_now_and_after_an_orderly_restart() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (device, space, numbers) = with_pages(3);
     let mut before = [0; BLOCK_BYTES];
     device.read_blocks(block_of(numbers[0]), &mut before).unwrap();
     write(&space, &[(numbers[0], 50)]).unwrap();
@@ -242,8 +234,7 @@ fn a_write_that_the_device_lost_is_found_now_and_after_an_orderly_restart() {
 
 #[test]
 fn a_page_of_an_earlier_life_of_the_place_is_no_page_of_this_one() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (device, space, numbers) = with_pages(3);
     let mut earlier = [0; BLOCK_BYTES];
     device.read_blocks(block_of(numbers[1]), &mut earlier).unwrap();
     space.free(numbers[1], 0).unwrap();
@@ -257,16 +248,14 @@ fn a_page_of_an_earlier_life_of_the_place_is_no_page_of_this_one() {
 
 #[test]
 fn a_place_that_was_never_written_is_told_from_a_damaged_one() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (device, space, numbers) = with_pages(3);
     device.discard(block_of(numbers[2]), 1).unwrap();
     assert_eq!(damage_of(value(&space, numbers[2])), (3, PageDamage::NeverWritten));
 }
 
 #[test]
 fn pages_that_are_not_in_use_are_not_read_and_not_freed() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 2);
+    let (_, space, numbers) = with_pages(2);
     space.free(numbers[0], 0).unwrap();
     let reserved = space.allocate().unwrap();
     for number in [numbers[0], reserved, PageNumber::LAST] {
@@ -279,8 +268,7 @@ fn pages_that_are_not_in_use_are_not_read_and_not_freed() {
 
 #[test]
 fn a_freed_page_is_given_out_when_its_free_is_durable_and_in_the_log() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (_, space, numbers) = with_pages(3);
     space.free(numbers[0], 7).unwrap();
     assert_eq!(space.allocate().unwrap().get(), 4);
     space.write_freed(6).unwrap();
@@ -312,8 +300,7 @@ fn a_file_whose_end_was_given_back_is_opened_though_the_journal_has_pages_of_it(
 
 #[test]
 fn the_end_of_the_space_is_given_back_and_used_again() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 30);
+    let (device, space, numbers) = with_pages(30);
     numbers[10..].iter().for_each(|&number| space.free(number, 0).unwrap());
     assert_eq!(space.trim().unwrap(), 0, "that they are free is not durable yet");
     space.write_freed(u64::MAX).unwrap();
@@ -333,8 +320,7 @@ fn the_end_of_the_space_is_given_back_and_used_again() {
 
 #[test]
 fn a_journal_that_cannot_be_written_changes_nothing_and_is_written_again() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (device, space, numbers) = with_pages(3);
     device.fail_after(BlockOperation::Write, 1);
     let pages = [(numbers[0], 80), (numbers[1], 81)];
     assert!(matches!(write(&space, &pages), Err(SpaceError::Device(_))));
@@ -347,8 +333,7 @@ fn a_journal_that_cannot_be_written_changes_nothing_and_is_written_again() {
 #[test]
 fn a_failed_flush_or_write_in_place_ends_all_writing_and_a_restart_completes_the_batch() {
     for (operation, after) in [(BlockOperation::Flush, 0), (BlockOperation::Write, 3)] {
-        let device = device();
-        let (space, numbers) = with_pages(&device, 3);
+        let (device, space, numbers) = with_pages(3);
         device.fail_after(operation, after);
         let pages = [(numbers[0], 80), (numbers[1], 81)];
         assert!(matches!(write(&space, &pages), Err(SpaceError::Device(_))), "{operation:?}");
@@ -365,8 +350,7 @@ fn a_failed_flush_or_write_in_place_ends_all_writing_and_a_restart_completes_the
 
 #[test]
 fn a_read_that_fails_names_the_block_and_may_succeed_later() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (device, space, numbers) = with_pages(3);
     device.fail_after(BlockOperation::Read, 0);
     assert!(matches!(value(&space, numbers[0]), Err(SpaceError::Device(_))));
     assert_eq!(value(&space, numbers[0]).unwrap(), 1);
@@ -378,8 +362,7 @@ fn what_is_no_space_is_refused_and_a_damaged_journal_named() {
     assert!(matches!(open(&blank), Err(SpaceError::NotASpace(PageDamage::NeverWritten))));
     blank.write_blocks(0, &[7; BLOCK_BYTES]).unwrap();
     assert!(matches!(open(&blank), Err(SpaceError::NotASpace(PageDamage::NotAPage))));
-    let device = device();
-    drop(with_pages(&device, 3));
+    let (device, ..) = with_pages(3);
     device.rot(1, 1, 3);
     assert!(open(&device).is_ok(), "one area is enough");
     device.rot(2 + BATCH_PAGES as u64, 1, 3);
@@ -392,8 +375,7 @@ const DESCRIPTORS: [u64; 2] = [1, 2 + BATCH_PAGES as u64];
 
 /// The power is cut when two batches are in the journal: the first is in place too, and both have the first page.
 fn cut_behind_two_batches() -> (ModelledSsd, PageNumber) {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (device, space, numbers) = with_pages(3);
     write(&space, &[(numbers[0], 70)]).unwrap();
     write(&space, &[(numbers[0], 71), (numbers[1], 71)]).unwrap();
     (device.after_power_cut(), numbers[0])
@@ -401,8 +383,7 @@ fn cut_behind_two_batches() -> (ModelledSsd, PageNumber) {
 
 #[test]
 fn a_page_that_cannot_be_read_in_place_is_written_again_from_the_journal() {
-    let device = device();
-    let numbers = with_pages(&device, 3).1;
+    let (device, _, numbers) = with_pages(3);
     device.damage_block(block_of(numbers[1]), BlockDamage::UntilWritten);
     let space = open(&device).unwrap();
     assert_eq!(space.redone_pages(), 1);
@@ -412,8 +393,7 @@ fn a_page_that_cannot_be_read_in_place_is_written_again_from_the_journal() {
 #[test]
 fn a_descriptor_that_cannot_be_read_may_be_that_of_the_last_batch_and_opening_refuses() {
     for settled in [false, true] {
-        let device = device();
-        let (space, _) = with_pages(&device, 10);
+        let (device, space, _) = with_pages(10);
         if settled {
             space.settle(u64::MAX).unwrap();
         }
@@ -453,8 +433,9 @@ fn a_copy_that_cannot_be_read_is_not_needed_where_the_next_batch_has_the_page() 
 
 #[test]
 fn a_map_that_cannot_be_read_is_refused_and_named_by_its_first_page() {
-    let device = device();
-    with_pages(&device, 3).0.settle(u64::MAX).unwrap();
+    let (device, space, _) = with_pages(3);
+    space.settle(u64::MAX).unwrap();
+    drop(space);
     device.damage_block(FIRST_PAGE_BLOCK - 1, BlockDamage::UntilWritten);
     let refused = open(&device).unwrap_err();
     let names_it = matches!(refused, SpaceError::MapUnreadable { first: PageNumber::FIRST, .. });
@@ -463,8 +444,7 @@ fn a_map_that_cannot_be_read_is_refused_and_named_by_its_first_page() {
 
 #[test]
 fn under_a_damaged_map_pages_are_read_and_none_is_given_out() {
-    let device = device();
-    let (space, numbers) = with_pages(&device, 3);
+    let (device, space, numbers) = with_pages(3);
     space.settle(u64::MAX).unwrap();
     device.rot(FIRST_PAGE_BLOCK - 1, 1, 5);
     let space = open(&device).unwrap();
@@ -529,8 +509,7 @@ fn pages_that_lie_with_a_right_checksum_make_nothing_panic() {
         (random >> 33) % below
     };
     for _ in 0..3000 {
-        let device = device();
-        let (space, numbers) = with_pages(&device, 10);
+        let (device, space, numbers) = with_pages(10);
         drop(space);
         let journal = [1, 2 + BATCH_PAGES as u64];
         let map = FIRST_PAGE_BLOCK - 1;
