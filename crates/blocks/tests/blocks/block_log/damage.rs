@@ -4,15 +4,16 @@ use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Lsn};
 use lapis_pmem::{BLOCK_BYTES, Hardware};
 
 use super::super::Numbers;
-use super::{Owned, SMALL, commit, contents, create, device_of, image, open, recovered, ssd};
+use super::{
+    Owned, SMALL, commit, contents, create, device_of, image, on_ssd, open, recovered, ssd,
+};
 
 const HEADER_BYTES: usize = 2 * BLOCK_BYTES;
 
 /// A log of several rounds, of which the last two segments and a half are retained: its image and
 /// records.
 fn rounds() -> (Vec<u8>, Vec<Owned>) {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     let mut numbers = Numbers(4);
     for number in 0.. {
         commit(&log, numbers.below(300), number);
@@ -138,8 +139,7 @@ fn a_write_that_the_device_has_lost_shows_the_round_before_and_is_damage() {
     let (image, records) = rounds();
     let mut stale = image.clone();
     let earlier = {
-        let device = ssd();
-        let log = create(device.clone());
+        let (device, log) = on_ssd();
         (0..150).for_each(|number| _ = commit(&log, 150, number));
         super::image(&device)
     };
@@ -167,8 +167,7 @@ fn one_copy_of_the_header_is_enough() {
 
 #[test]
 fn the_older_of_two_headers_does_not_count() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     let older = image(&device);
     let records: Vec<_> = (0..20).map(|number| commit(&log, 100, number)).collect();
     log.truncate_before(records[7].0).unwrap();
@@ -201,8 +200,7 @@ fn what_is_no_log_or_of_a_newer_version_is_refused_by_name() {
 
 #[test]
 fn a_log_that_is_laid_out_where_another_one_was_is_empty() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     (0..20).for_each(|number| _ = commit(&log, 100, number));
     drop(log);
     let domain = Hardware::detect();

@@ -9,7 +9,7 @@ use lapis_device::{ImageBudget, ModelledSsd};
 use lapis_pmem::{BLOCK_BYTES, BlockCounts, BlockDevice, BlockError, BlockOperation, BlockQueue};
 use parking_lot::Mutex;
 
-use super::{Owned, append, commit, contents, create, open, recovered, ssd};
+use super::{Owned, append, commit, contents, create, on_ssd, open, recovered, ssd};
 
 /// Every image that a power cut now may leave, or many of them, is opened.
 fn after_every_power_cut(device: &ModelledSsd, mut look: impl FnMut(ModelledSsd)) -> u64 {
@@ -43,8 +43,7 @@ fn survives(device: &ModelledSsd, acknowledged: &[Owned], all: &[Owned]) -> u64 
 fn a_torn_write_of_a_block_keeps_what_was_acknowledged_in_it() {
     let mut images = 0;
     for bytes in [8, 40, 300, 700] {
-        let device = ssd();
-        let log = create(device.clone());
+        let (device, log) = on_ssd();
         let mut records: Vec<_> = (0..5).map(|number| commit(&log, bytes, number)).collect();
         device.fail_after(BlockOperation::Flush, 0);
         let acknowledged = records.clone();
@@ -58,8 +57,7 @@ fn a_torn_write_of_a_block_keeps_what_was_acknowledged_in_it() {
 
 #[test]
 fn a_batch_over_many_blocks_and_segments_is_there_up_to_its_first_gap() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     let mut records: Vec<_> = (0..20).map(|number| commit(&log, 200, number)).collect();
     device.fail_after(BlockOperation::Flush, 0);
     let acknowledged = records.clone();
@@ -71,8 +69,7 @@ fn a_batch_over_many_blocks_and_segments_is_there_up_to_its_first_gap() {
 
 #[test]
 fn a_batch_across_the_end_of_the_ring_is_survived() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     while log.end().number() < log.capacity_bytes() - 3000 {
         commit(&log, 200, 1);
         log.truncate_before(log.durable()).unwrap();
@@ -88,8 +85,7 @@ fn a_batch_across_the_end_of_the_ring_is_survived() {
 
 #[test]
 fn after_a_failed_flush_nothing_is_acknowledged_any_more() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     let (before, ..) = commit(&log, 10, 1);
     let (lsn, ..) = append(&log, 10, 2);
     device.fail_after(BlockOperation::Flush, 0);
@@ -110,8 +106,7 @@ fn after_a_failed_flush_nothing_is_acknowledged_any_more() {
 
 #[test]
 fn a_failed_write_is_for_good_although_the_device_goes_on() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     let first = commit(&log, 10, 1);
     let second = append(&log, 2000, 2);
     device.fail_after(BlockOperation::Write, 0);
@@ -128,8 +123,7 @@ fn a_failed_write_is_for_good_although_the_device_goes_on() {
 #[test]
 fn a_header_that_could_not_be_written_ends_the_log_and_drops_all_or_nothing() {
     for operation in [BlockOperation::Write, BlockOperation::Flush] {
-        let device = ssd();
-        let log = create(device.clone());
+        let (device, log) = on_ssd();
         let records: Vec<_> = (0..9).map(|number| commit(&log, 100, number)).collect();
         device.fail_after(operation, 0);
         let refused = log.truncate_before(records[4].0).unwrap_err();
@@ -165,8 +159,7 @@ fn a_power_cut_while_the_log_is_opened_leaves_no_damage() {
 
 #[test]
 fn a_block_that_cannot_be_read_is_an_error_and_not_the_end() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     (0..40).for_each(|number| _ = commit(&log, 150, number));
     drop(log);
     device.fail_after(BlockOperation::Read, 3);

@@ -5,7 +5,7 @@
 use lapis_pmem::SECTOR_BYTES;
 
 use super::{
-    BLOCK_BYTES, Owned, SMALL_BLOCKS, append, commit, create, device_of, image, recovered, ssd,
+    BLOCK_BYTES, Owned, SMALL_BLOCKS, append, commit, device_of, image, on_ssd, recovered,
 };
 
 const VERSION_1: &[u8] = include_bytes!("../../fixtures/block-log-v1.sectors");
@@ -13,8 +13,7 @@ const VERSION_1: &[u8] = include_bytes!("../../fixtures/block-log-v1.sectors");
 /// A log that has come to a second segment, with a batch of several records at its end: its image and
 /// records.
 fn written() -> (Vec<u8>, Vec<Owned>) {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     commit(&log, 3000, 10);
     commit(&log, 4000, 11);
     log.truncate_before(log.durable()).unwrap();

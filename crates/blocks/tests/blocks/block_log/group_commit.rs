@@ -11,7 +11,7 @@ use lapis_pmem::{
 use parking_lot::{Condvar, Mutex};
 
 use super::faults::block_device;
-use super::{Log, append, commit, contents, create, open, recovered, ssd};
+use super::{Log, append, commit, contents, create, on_ssd, open, recovered, ssd};
 
 /// A device whose flushes wait for the gate.
 #[derive(Clone, Debug)]
@@ -176,8 +176,7 @@ fn a_ticket_is_durable_by_somebody_elses_sync() {
 
 #[test]
 fn commits_of_what_is_durable_cost_no_sync() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     let (lsn, ..) = commit(&log, 10, 1);
     let counts = device.counts();
     log.commit(lsn, Durability::Immediate).unwrap();
@@ -188,8 +187,7 @@ fn commits_of_what_is_durable_cost_no_sync() {
 
 #[test]
 fn a_commit_costs_one_write_of_the_blocks_it_touches_and_one_flush() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     for (number, blocks) in [(0, 1), (100, 1), (4000, 2), (3000, 1)] {
         let before = device.counts();
         commit(&log, number, 1);

@@ -6,7 +6,7 @@ use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions};
 use lapis_device::{ModelledSsd, SsdConfig};
 use lapis_pmem::{BlockDevice, Hardware};
 
-use super::{Log, SMALL, SMALL_BLOCKS, append, commit, contents, open, recovered, ssd};
+use super::{Log, SMALL, SMALL_BLOCKS, append, commit, contents, open, recovered};
 
 /// A log of one segment that may have eight.
 fn short() -> (ModelledSsd, Log) {
@@ -114,8 +114,7 @@ fn what_is_appended_after_the_ring_became_shorter_is_there() {
 
 #[test]
 fn a_log_that_was_closed_is_opened_without_a_write_or_a_flush() {
-    let device = ssd();
-    let log = super::create(device.clone());
+    let (device, log) = super::on_ssd();
     let record = commit(&log, 300, 1);
     log.close().unwrap();
     let before = device.counts();

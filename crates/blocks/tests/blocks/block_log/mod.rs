@@ -36,6 +36,12 @@ fn create(device: impl BlockDevice + 'static) -> Log {
     BlockLog::create(Hardware::detect(), Arc::new(device), SMALL).unwrap()
 }
 
+/// A device and a new log on it.
+fn on_ssd() -> (ModelledSsd, Log) {
+    let device = ssd();
+    (device.clone(), create(device))
+}
+
 fn open(device: impl BlockDevice + 'static) -> Result<Log, BlockLogError> {
     BlockLog::open(Hardware::detect(), Arc::new(device))
 }

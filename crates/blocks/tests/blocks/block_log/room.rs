@@ -4,7 +4,7 @@ use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durabili
 use lapis_device::{ModelledSsd, SsdConfig};
 use lapis_pmem::{BlockDevice, Hardware};
 
-use super::{append, commit, contents, create, open, recovered, ssd};
+use super::{append, commit, contents, create, on_ssd, open, recovered, ssd};
 
 /// Appends until there is no room; returns how many records there was room for.
 fn fill(log: &super::Log, bytes: usize) -> usize {
@@ -25,8 +25,7 @@ fn fill(log: &super::Log, bytes: usize) -> usize {
 #[test]
 fn a_full_log_refuses_records_and_takes_every_commit() {
     for bytes in [0, 1, 40, 500, 4000] {
-        let device = ssd();
-        let log = create(device.clone());
+        let (device, log) = on_ssd();
         for _ in 0..5 {
             let count = fill(&log, bytes);
             assert!(
@@ -45,8 +44,7 @@ fn a_full_log_refuses_records_and_takes_every_commit() {
 
 #[test]
 fn a_full_log_is_read_after_a_crash() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     for _ in 0..3 {
         let count = fill(&log, 90);
         log.sync().unwrap();
@@ -61,8 +59,7 @@ fn a_full_log_is_read_after_a_crash() {
 
 #[test]
 fn commits_of_one_record_each_that_fill_the_log_are_all_there() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     let mut records = Vec::new();
     let number = loop {
         let number = records.len();
@@ -79,8 +76,7 @@ fn commits_of_one_record_each_that_fill_the_log_are_all_there() {
 #[test]
 fn what_is_reserved_is_there_when_the_log_is_full_for_others() {
     for bytes in [0, 10, 333, 1000] {
-        let device = ssd();
-        let log = create(device.clone());
+        let (device, log) = on_ssd();
         let mut room = log.reserve(5, 5 * bytes as u64).unwrap();
         fill(&log, 50);
         for _ in 0..5 {
@@ -118,8 +114,7 @@ fn a_record_larger_than_the_log_takes_is_refused_when_it_is_appended() {
 
 #[test]
 fn more_than_a_batch_is_appended_without_a_commit() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     let records: Vec<_> = (0..20).map(|number| append(&log, 900, number)).collect();
     assert_eq!(log.statistics().syncs, 1, "a batch was full");
     log.sync().unwrap();

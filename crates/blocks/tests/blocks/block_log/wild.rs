@@ -7,7 +7,7 @@ use lapis_pmem::{BLOCK_BYTES, Hardware};
 use proptest::prelude::*;
 
 use super::super::Numbers;
-use super::{Owned, SMALL, append, commit, create, device_of, image, recovered, ssd};
+use super::{Owned, SMALL, append, commit, device_of, image, on_ssd, recovered};
 
 /// A header with any fields and a checksum that is right, of a log that was closed or not.
 fn header(fields: [u64; 10], closed: u32) -> Vec<u8> {
@@ -34,8 +34,7 @@ fn a_header_that_is_made_here_is_as_the_log_makes_it() {
 
 fn log_of(seed: u64) -> (Vec<u8>, Vec<Owned>) {
     let mut numbers = Numbers(seed);
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     let mut records = Vec::new();
     for number in 0..20 + numbers.below(200) {
         let bytes = [20, 200, 1500][numbers.below(3)];
@@ -123,8 +122,7 @@ proptest! {
 
 #[test]
 fn records_within_records_are_not_taken_for_records() {
-    let device = ssd();
-    let log = create(device.clone());
+    let (device, log) = on_ssd();
     commit(&log, 40, 1);
     // A log within the log: as it would lie there, and one round on.
     let inner = image(&device);
