@@ -112,8 +112,7 @@ fn a_log_of_another_store_is_refused() {
 
 #[test]
 fn a_table_that_cannot_be_read_keeps_no_other_from_becoming_durable() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     let hour = Some(Duration::from_secs(3600));
     let options = TableOptions { time_to_live: hour, ..TableOptions::default() };
     let expiring = store.create_table_with("expiring", &options).unwrap();

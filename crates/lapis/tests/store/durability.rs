@@ -16,8 +16,7 @@ fn within_a_minute(what: impl Fn() -> bool) {
 
 #[test]
 fn what_is_acknowledged_is_on_the_disk_when_the_call_returns() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     let table = store.create_table("t").unwrap();
     for number in 0..20_u8 {
         table.put(&[number, 1], &[number; 100]).unwrap();
@@ -31,8 +30,7 @@ fn what_is_acknowledged_is_on_the_disk_when_the_call_returns() {
 
 #[test]
 fn a_commit_for_the_group_is_durable_by_itself_and_says_when() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     let table = store.create_table("t").unwrap();
     for durability in [Durability::Group, Durability::Eventual] {
         let mut transaction = store.transaction().unwrap();

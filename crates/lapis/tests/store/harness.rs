@@ -19,6 +19,13 @@ pub fn open(directory: &Path) -> Store {
     Store::open(config(directory)).unwrap()
 }
 
+/// A new store, and the directory that it is in.
+pub fn created() -> (TempDir, Store) {
+    let directory = directory();
+    let store = open(directory.path());
+    (directory, store)
+}
+
 /// What is on the disk while the store is open, as another store: what a killed process leaves.
 pub fn copy_of(directory: &Path) -> TempDir {
     let copy = self::directory();

@@ -8,16 +8,14 @@ use crate::harness::*;
 
 #[test]
 fn a_new_store_is_empty_and_sound() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     assert!(store.tables().is_empty());
     assert_sound(&store);
 }
 
 #[test]
 fn a_store_keeps_its_tables_and_entries_when_reopened() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     for name in ["one", "two"] {
         store.create_table(name).unwrap().put(b"key", name.as_bytes()).unwrap();
     }
@@ -33,8 +31,7 @@ fn a_store_keeps_its_tables_and_entries_when_reopened() {
 
 #[test]
 fn a_closed_store_has_nothing_to_do_again_and_a_killed_one_has() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     store.create_table("t").unwrap().put(b"key", b"value").unwrap();
     let copy = copy_of(directory.path());
     let killed = open(copy.path());
@@ -117,8 +114,7 @@ fn what_is_left_of_a_store_without_its_pages_is_not_made_anew() {
 
 #[test]
 fn a_second_opener_is_refused_in_a_clear_sentence() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     let error = Store::open(config(directory.path())).unwrap_err();
     assert!(error.is_already_open(), "{error}");
     let sentence = error.to_string();
@@ -130,8 +126,7 @@ fn a_second_opener_is_refused_in_a_clear_sentence() {
 
 #[test]
 fn every_kind_of_handle_keeps_the_store_open() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     let table = store.create_table("t").unwrap();
     let refused = || Store::open(config(directory.path())).unwrap_err().is_already_open();
     let transaction = store.transaction().unwrap();

@@ -54,8 +54,7 @@ fn values_of_every_size_come_back_at_once_and_after_reopening() {
 #[test]
 #[ignore = "takes 4 GiB of memory and disk"]
 fn a_value_of_a_gibibyte_comes_back() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     let table = store.create_table("t").unwrap();
     let mut value = vec![0x5A; MAX_VALUE_BYTES];
     value[MAX_VALUE_BYTES - 1] = 1;
@@ -192,8 +191,7 @@ fn handles_of_a_dropped_table_refuse_even_if_another_has_its_name() {
 
 #[test]
 fn space_of_dropped_tables_is_used_again() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     let fill = || {
         let table = store.create_table("t").unwrap();
         let mut transaction = store.transaction().unwrap();

@@ -51,8 +51,7 @@ fn many_read_a_closed_store_at_a_time_and_not_one_byte_of_it_changes() {
 
 #[test]
 fn what_was_not_closed_is_recovered_in_memory_alone() {
-    let directory = directory();
-    let store = open(directory.path());
+    let (directory, store) = created();
     let right = filled(&store);
     let copy = copy_of(directory.path());
     let before = files(copy.path());
