@@ -1,10 +1,11 @@
 //! The allocator: its costs, its limits, and that no block is ever lost or handed out twice.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use lapis_pmem::{
     AllocError, BlockVisitor, Committed, Domain, Hardware, Link, Owned, PAGE_FRAME_BYTES, PCell,
-    PageFrame, PersistCounts, Pool, PoolError, Region, Watched,
+    PageFrame, PersistCounts, Pool, PoolError, Region, RegionOptions, Watched,
 };
 use proptest::prelude::*;
 
@@ -23,6 +24,58 @@ fn persists(pool: &Pool<Counting>) -> (u64, u64) {
 
 pub fn keep<D: Domain>(block: Owned<'_, D, PCell<u64>, lapis_pmem::Dirty>) -> Link<PCell<u64>> {
     block.flush().release()
+}
+
+/// A block of so many bytes, which is kept.
+fn take<D: Domain>(pool: &Pool<D>, bytes: usize) -> Result<Link<PCell<u64>>, AllocError> {
+    pool.allocate_with_tail::<PCell<u64>>(bytes - 8).map(keep)
+}
+
+fn free<D: Domain>(pool: &Pool<D>, block: Link<PCell<u64>>, bytes: usize) {
+    pool.free_unshared(block, bytes, Committed::nothing_to_do());
+}
+
+/// Bytes of a chunk.
+const CHUNK: usize = 1 << 16;
+
+/// Makes or opens a pool in memory that outlives it. One follows another.
+fn pool_in(
+    memory: &Region,
+    make: fn(Region, Watched<PersistCounts>) -> Result<Pool<Counting>, PoolError>,
+) -> Pool<Counting> {
+    // SAFETY: `memory` outlives the pools, which use it one after the other.
+    let alias = unsafe { memory.alias_of(memory.mapped_bytes()) };
+    make(alias, Watched::new(PersistCounts::default())).unwrap()
+}
+
+/// A file for pools that are opened one after the other.
+struct PoolFile {
+    directory: tempfile::TempDir,
+    options: RegionOptions,
+}
+
+impl PoolFile {
+    fn create(bytes: usize, reserve_bytes: usize) -> (Self, Pool) {
+        let options = RegionOptions { reserve_bytes, ..Default::default() };
+        let file = Self { directory: tempfile::tempdir().unwrap(), options };
+        let pool = Pool::create_file(&file.path(), bytes, &file.options).unwrap();
+        (file, pool)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("p")
+    }
+
+    fn open(&self) -> Pool {
+        Pool::open_file(&self.path(), &self.options).unwrap()
+    }
+
+    /// What a crash leaves of a pool.
+    fn after_crash(&self, pool: Pool) -> Pool {
+        pool.abandon();
+        drop(pool);
+        self.open()
+    }
 }
 
 #[test]
@@ -112,27 +165,15 @@ fn large_blocks_come_back_and_neighbours_merge() {
 
 #[test]
 fn a_large_block_that_is_freed_before_its_descriptor_is_read_again_is_free_once() {
-    const CHUNK: usize = 1 << 16;
-    type MakePool = fn(Region, Watched<PersistCounts>) -> Result<Pool<Counting>, PoolError>;
     let region = Region::anonymous(4 << 20, 4 << 20).unwrap();
-    let pool = |make: MakePool| {
-        // SAFETY: `region` outlives the pools, which use the memory one after the other.
-        let alias = unsafe { region.alias_of(4 << 20) };
-        make(alias, Watched::new(PersistCounts::default())).unwrap()
-    };
-    let large = |pool: &Pool<Counting>, chunks: usize| {
-        keep(pool.allocate_with_tail::<PCell<u64>>(chunks * CHUNK - 8).unwrap())
-    };
-    let free = |pool: &Pool<Counting>, block: Link<PCell<u64>>, chunks: usize| {
-        pool.free_unshared(block, chunks * CHUNK, Committed::nothing_to_do());
-    };
-    let created = pool(Pool::create);
+    let large = |pool: &_, chunks: usize| take(pool, chunks * CHUNK).unwrap();
+    let created = pool_in(&region, Pool::create);
     let (first, second) = (large(&created, 1), large(&created, 3));
     large(&created, 1);
-    free(&created, first, 1);
+    free(&created, first, CHUNK);
     drop(created);
-    let opened = pool(Pool::open);
-    free(&opened, second, 3);
+    let opened = pool_in(&region, Pool::open);
+    free(&opened, second, 3 * CHUNK);
     let (four, three) = (large(&opened, 4).offset(), large(&opened, 3).offset());
     assert_eq!(four, first.offset(), "the room of both");
     assert!(three >= four + 4 * CHUNK as u64, "{three:#x} is in the block at {four:#x}");
@@ -141,20 +182,10 @@ fn a_large_block_that_is_freed_before_its_descriptor_is_read_again_is_free_once(
 #[test]
 #[cfg_attr(miri, ignore = "memory")]
 fn a_large_block_has_the_place_of_one_that_was_freed_and_of_what_was_never_used_behind() {
-    const CHUNK: usize = 1 << 16;
-    let take = |pool: &Pool<Counting>, chunks: usize| {
-        pool.allocate_with_tail::<PCell<u64>>(chunks * CHUNK - 8).map(keep)
-    };
-    let free = |pool: &Pool<Counting>, block: Link<PCell<u64>>, chunks: usize| {
-        pool.free_unshared(block, chunks * CHUNK, Committed::nothing_to_do());
-    };
+    let take = |pool: &_, chunks: usize| self::take(pool, chunks * CHUNK);
+    let free = |pool: &_, block, chunks: usize| self::free(pool, block, chunks * CHUNK);
     let region = Region::anonymous(4 << 20, 4 << 20).unwrap();
-    let pool = |make: fn(Region, _) -> Result<Pool<Counting>, PoolError>| {
-        // SAFETY: `region` outlives the pools, which use the memory one after the other.
-        let alias = unsafe { region.alias_of(4 << 20) };
-        make(alias, Watched::new(PersistCounts::default())).unwrap()
-    };
-    let created = pool(Pool::create);
+    let created = pool_in(&region, Pool::create);
     let (first, second) = (take(&created, 10).unwrap(), take(&created, 20).unwrap());
     free(&created, second, 20);
     // There are 63 chunks: 10 are in use, 33 were never used.
@@ -169,7 +200,7 @@ fn a_large_block_has_the_place_of_one_that_was_freed_and_of_what_was_never_used_
     assert!(third.offset() >= both.offset() + 50 * CHUNK as u64);
     assert!(take(&created, 1).is_err());
     drop(created);
-    let opened = pool(Pool::open);
+    let opened = pool_in(&region, Pool::open);
     assert_eq!(opened.usage().allocated_bytes, 63 * CHUNK as u64);
     free(&opened, first, 10);
     assert_eq!(take(&opened, 10).unwrap(), first);
@@ -193,27 +224,21 @@ const SECOND_TABLE_CHUNKS: usize = 128;
 #[test]
 #[cfg_attr(miri, ignore = "memory")]
 fn a_pool_that_ends_shortly_before_the_next_chunk_table_puts_nothing_into_it_when_it_is_opened() {
-    const CHUNK: usize = 1 << 16;
     let table = FIRST_TABLE_CHUNKS..FIRST_TABLE_CHUNKS + SECOND_TABLE_CHUNKS;
     let bytes = (table.end + 400) * CHUNK;
     // Ends of the last run, as far from the table as the mark is moved ahead, and up to it.
     for end in (table.start - 17..=table.start).step_by(4) {
         let region = Region::anonymous(bytes, bytes).unwrap();
-        let open = |make: fn(Region, Hardware) -> Result<Pool, PoolError>| {
-            // SAFETY: `region` outlives the pools, which use the memory one after the other.
-            make(unsafe { region.alias_of(bytes) }, Hardware::detect()).unwrap()
-        };
-        let take = |pool: &Pool, chunks: usize| {
-            let block = pool.allocate_with_tail::<PCell<u64>>(chunks * CHUNK - 8).unwrap();
-            let first = keep(block).offset() as usize / CHUNK;
+        let take = |pool: &_, chunks: usize| {
+            let first = take(pool, chunks * CHUNK).unwrap().offset() as usize / CHUNK;
             (first, first + chunks)
         };
-        let pool = open(Pool::create);
+        let pool = pool_in(&region, Pool::create);
         assert_eq!(take(&pool, end - 1), (1, end));
         drop(pool);
         let mut runs = vec![(1, end)];
         for chunks in [200, 60] {
-            let (first, after) = take(&open(Pool::open), chunks);
+            let (first, after) = take(&pool_in(&region, Pool::open), chunks);
             let is_apart = |&(start, end): &(usize, usize)| after <= start || end <= first;
             assert!(runs.iter().all(is_apart), "{first} to {after} is in one of {runs:?}");
             assert!(is_apart(&(table.start, table.end)), "{first} to {after} is in the table");
@@ -225,21 +250,16 @@ fn a_pool_that_ends_shortly_before_the_next_chunk_table_puts_nothing_into_it_whe
 #[test]
 #[cfg_attr(miri, ignore = "memory")]
 fn a_mark_in_a_chunk_table_as_in_a_shortened_pool_is_taken_for_one_before_the_table() {
-    const CHUNK: usize = 1 << 16;
     let table = FIRST_TABLE_CHUNKS..FIRST_TABLE_CHUNKS + SECOND_TABLE_CHUNKS;
     let bytes = (table.end + 400) * CHUNK;
     for mark in [table.start + 1, table.start + 16, table.end - 1, table.end] {
         let region = Region::anonymous(bytes, bytes).unwrap();
-        let open = |make: fn(Region, Hardware) -> Result<Pool, PoolError>| {
-            // SAFETY: `region` outlives the pools, which use the memory one after the other.
-            make(unsafe { region.alias_of(bytes) }, Hardware::detect()).unwrap()
-        };
-        let pool = open(Pool::create);
+        let pool = pool_in(&region, Pool::create);
         keep(pool.allocate_with_tail::<PCell<u64>>((table.start - 100) * CHUNK).unwrap());
         drop(pool);
         // SAFETY: mapped, aligned, and no pool is open.
         unsafe { region.base().add(HIGH_WATER_OFFSET).cast::<u64>().write(mark as u64) };
-        let pool = open(Pool::open);
+        let pool = pool_in(&region, Pool::open);
         // More than there are before the table.
         let block = pool.allocate_with_tail::<PCell<u64>>(300 * CHUNK).unwrap();
         let first = keep(block).offset() as usize / CHUNK;
@@ -250,7 +270,6 @@ fn a_mark_in_a_chunk_table_as_in_a_shortened_pool_is_taken_for_one_before_the_ta
 #[test]
 #[cfg_attr(miri, ignore = "memory")]
 fn room_is_made_for_a_coming_chunk_table_too_and_there_is_none_for_more_than_any_pool_has() {
-    const CHUNK: usize = 1 << 16;
     // So much that it cannot grow by more than is missing.
     let most = FIRST_TABLE_CHUNKS + SECOND_TABLE_CHUNKS + 95;
     let region = Region::anonymous(FIRST_TABLE_CHUNKS * CHUNK, most * CHUNK).unwrap();
@@ -259,7 +278,7 @@ fn room_is_made_for_a_coming_chunk_table_too_and_there_is_none_for_more_than_any
     pool.ensure_headroom(100 * CHUNK).unwrap();
     let mapped = pool.region().mapped_bytes();
     for _ in 0..100 {
-        keep(pool.allocate_with_tail::<PCell<u64>>(CHUNK - 8).unwrap());
+        take(&pool, CHUNK).unwrap();
     }
     assert_eq!(pool.region().mapped_bytes(), mapped);
     for bytes in [1 << 48, (1 << 48) + CHUNK, usize::MAX] {
@@ -324,7 +343,7 @@ fn pool_with_room_for(slabs: usize) -> Pool<Counting> {
 #[test]
 fn a_block_that_another_thread_keeps_at_hand_is_given_out_before_the_pool_is_full() {
     let pool = pool_with_room_for(1);
-    let take = || pool.allocate_with_tail::<PCell<u64>>(SLAB_OF_EIGHT_BYTES).map(keep);
+    let take = || take(&pool, SLAB_OF_EIGHT_BYTES);
     take().unwrap();
     std::thread::scope(|scope| scope.spawn(take).join().unwrap()).unwrap();
     let others = std::iter::from_fn(|| take().ok()).count();
@@ -410,15 +429,10 @@ fn page_frames_are_used_again_and_never_as_blocks_of_another_alignment() {
 #[test]
 #[cfg_attr(miri, ignore = "files")]
 fn reclaim_keeps_reachable_page_frames_and_frees_the_others() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("p");
-    let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
-    let mut pool = Pool::create_file(&path, 1 << 20, &options).unwrap();
+    let (file, pool) = PoolFile::create(1 << 20, 1 << 30);
     let pages: Vec<_> =
         PAGES.map(|bytes| [0; 5].map(|_| (keep_page(&pool, bytes), bytes))).concat();
-    pool.abandon();
-    drop(pool);
-    pool = Pool::open_file(&path, &options).unwrap();
+    let pool = file.after_crash(pool);
     let kept: Vec<_> = pages.iter().copied().step_by(2).collect();
     let reachable = pool.reachable(|visitor| {
         for &(link, bytes) in &kept {
@@ -445,12 +459,8 @@ fn reclaim_keeps_reachable_page_frames_and_frees_the_others() {
 #[cfg_attr(miri, ignore = "files")]
 fn what_was_free_before_a_crash_is_given_out_after_a_reclaim() {
     const BYTES: usize = 100_000;
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("p");
-    let options = lapis_pmem::RegionOptions { reserve_bytes: 4 << 20, ..Default::default() };
-    let mut pool = Pool::create_file(&path, 4 << 20, &options).unwrap();
-    let take = |pool: &Pool<_>| pool.allocate_with_tail::<PCell<u64>>(BYTES - 8).ok().map(keep);
-    let blocks: Vec<_> = std::iter::from_fn(|| take(&pool)).collect();
+    let (file, pool) = PoolFile::create(4 << 20, 4 << 20);
+    let blocks: Vec<_> = std::iter::from_fn(|| take(&pool, BYTES).ok()).collect();
     let last = blocks.len() - 1;
     // Free runs apart from each other, of one block and of two, and one at the end.
     let is_kept = |place: usize| place != last && (place.is_multiple_of(5) || place % 5 == 2);
@@ -458,39 +468,31 @@ fn what_was_free_before_a_crash_is_given_out_after_a_reclaim() {
         blocks.into_iter().enumerate().partition(|&(place, _)| is_kept(place));
     assert!(kept.len() > 8 && freed.len() > 12, "{} and {}", kept.len(), freed.len());
     for &(_, link) in &freed {
-        pool.free_unshared(link, BYTES, Committed::nothing_to_do());
+        free(&pool, link, BYTES);
     }
-    pool.abandon();
-    drop(pool);
-    pool = Pool::open_file(&path, &options).unwrap();
+    let pool = file.after_crash(pool);
     let reachable = pool.reachable(|visitor| {
         kept.iter().for_each(|&(_, link)| assert!(visitor.visit(link, BYTES)));
     });
     assert_eq!(pool.reclaim(&reachable).freed_chunks, 0);
-    assert_eq!(std::iter::from_fn(|| take(&pool)).count(), freed.len());
+    assert_eq!(std::iter::from_fn(|| take(&pool, BYTES).ok()).count(), freed.len());
     assert!(pool.audit(&reachable).unallocated.is_empty());
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "files")]
 fn after_a_crash_unreachable_blocks_become_free_and_reachable_ones_stay() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("p");
-    let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
-    let pool = Pool::create_file(&path, 1 << 20, &options).unwrap();
+    let (file, pool) = PoolFile::create(1 << 20, 1 << 30);
     let root = Directory::new(&pool);
     let mut live = BTreeMap::new();
     for index in 0..2000usize {
         let bytes = 16 + index * 37 % 60_000;
-        let link = keep(pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap());
+        let link = take(&pool, bytes).unwrap();
         if index % 3 == 0 {
             live.insert(link.offset(), bytes);
         }
     }
-    pool.abandon();
-    drop(pool);
-
-    let pool = Pool::open_file(&path, &options).unwrap();
+    let pool = file.after_crash(pool);
     assert!(pool.needs_reclaim());
     let early = pool.allocate::<PCell<u64>>().unwrap();
     assert!(!live.contains_key(&early.link().offset()));
@@ -516,23 +518,23 @@ fn after_a_crash_unreachable_blocks_become_free_and_reachable_ones_stay() {
 #[cfg_attr(miri, ignore = "files")]
 fn crashes_without_a_reclaim_cost_no_more_chunks_than_were_handed_out() {
     const CRASHES: u64 = 40;
-    const CHUNK_BYTES: u64 = 64 << 10;
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("p");
-    let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
-    drop(Pool::create_file(&path, 1 << 20, &options).unwrap());
+    let (file, pool) = PoolFile::create(1 << 20, 1 << 30);
+    drop(pool);
     let mut handed_out = Vec::new();
     let touched = [0; 2].map(|_| {
         for _ in 0..CRASHES {
-            let pool = Pool::open_file(&path, &options).unwrap();
+            let pool = file.open();
             // What is freed is there for the next one, whatever becomes of this one.
-            drop(pool.allocate_with_tail::<PCell<u64>>(10 * CHUNK_BYTES as usize).unwrap());
+            drop(pool.allocate_with_tail::<PCell<u64>>(10 * CHUNK).unwrap());
             handed_out.push(keep(pool.allocate::<PCell<u64>>().unwrap()).offset());
             pool.abandon();
         }
-        Pool::open_file(&path, &options).unwrap().usage().touched_bytes
+        file.open().usage().touched_bytes
     });
-    assert!(touched[1] - touched[0] <= CRASHES * CHUNK_BYTES, "a slab for each crash: {touched:?}");
+    assert!(
+        touched[1] - touched[0] <= CRASHES * CHUNK as u64,
+        "a slab for each crash: {touched:?}"
+    );
     handed_out.sort_unstable();
     handed_out.dedup();
     assert_eq!(handed_out.len() as u64, 2 * CRASHES, "handed out twice");
@@ -542,16 +544,10 @@ fn crashes_without_a_reclaim_cost_no_more_chunks_than_were_handed_out() {
 #[cfg_attr(miri, ignore = "files")]
 fn a_reclaim_that_is_told_of_broken_references_frees_nothing_and_is_still_to_be_done() {
     const BYTES: usize = 100_000;
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("p");
-    let options = lapis_pmem::RegionOptions { reserve_bytes: 8 << 20, ..Default::default() };
-    let pool = Pool::create_file(&path, 8 << 20, &options).unwrap();
-    let take =
-        |pool: &Pool, bytes: usize| keep(pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap());
-    let [parent, child, other] = [64, BYTES, 1000].map(|bytes| (take(&pool, bytes), bytes));
-    pool.abandon();
-    drop(pool);
-    let pool = Pool::open_file(&path, &options).unwrap();
+    let (file, pool) = PoolFile::create(8 << 20, 8 << 20);
+    let [parent, child, other] =
+        [64, BYTES, 1000].map(|bytes| (take(&pool, bytes).unwrap(), bytes));
+    let pool = file.after_crash(pool);
     let broken = pool.reachable(|visitor| {
         assert!(visitor.visit(other.0, other.1));
         // The child hangs below it.
@@ -565,11 +561,10 @@ fn a_reclaim_that_is_told_of_broken_references_frees_nothing_and_is_still_to_be_
         live.iter()
             .any(|&(link, bytes)| (link.offset()..link.offset() + bytes as u64).contains(&at))
     };
-    while let Ok(block) = pool.allocate_with_tail::<PCell<u64>>(BYTES - 8) {
-        assert!(!is_live(keep(block).offset()));
-    }
-    while let Ok(block) = pool.allocate_with_tail::<PCell<u64>>(992) {
-        assert!(!is_live(keep(block).offset()));
+    for bytes in [BYTES, 1000] {
+        while let Ok(block) = take(&pool, bytes) {
+            assert!(!is_live(block.offset()));
+        }
     }
     // Once the reference is whole again, everything else is free.
     let whole = pool.reachable(|visitor| {
@@ -582,7 +577,7 @@ fn a_reclaim_that_is_told_of_broken_references_frees_nothing_and_is_still_to_be_
 #[test]
 fn a_visitor_reports_references_that_are_not_blocks_and_blocks_reached_twice() {
     let pool = counting_pool(1 << 20);
-    let link = keep(pool.allocate_with_tail::<PCell<u64>>(92).unwrap());
+    let link = take(&pool, 100).unwrap();
     let reachable = pool.reachable(|visitor| {
         assert!(visitor.visit(link, 100));
         assert!(!visitor.visit(link, 100));
@@ -606,7 +601,7 @@ fn an_audit_finds_a_leak() {
 fn an_audit_finds_a_large_leak_and_no_block_that_is_reachable_or_retired() {
     const BYTES: usize = 100_000;
     let pool = counting_pool(1 << 20);
-    let blocks = [0; 3].map(|_| keep(pool.allocate_with_tail::<PCell<u64>>(BYTES - 8).unwrap()));
+    let blocks = [0; 3].map(|_| take(&pool, BYTES).unwrap());
     let [lost, held, retired] = blocks;
     let guard = pool.pin();
     pool.retire(retired, BYTES, Committed::nothing_to_do(), &guard);
@@ -659,7 +654,7 @@ fn threads_never_share_a_block() {
 #[test]
 fn what_no_block_can_be_is_not_taken_back_for_one() {
     let pool = counting_pool(1 << 20);
-    let good = keep(pool.allocate_with_tail::<PCell<u64>>(92).unwrap()).offset();
+    let good = take(&pool, 100).unwrap().offset();
     let end = pool.region().mapped_bytes() as u64;
     let bad = [
         (0, 100),
@@ -730,17 +725,14 @@ proptest! {
     fn blocks_never_overlap_and_survive_clean_and_unclean_reopening(
         steps in prop::collection::vec((any::<u8>(), 8usize..70_000), 1..300),
     ) {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("p");
-        let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
-        let mut pool = Pool::create_file(&path, 1 << 20, &options).unwrap();
+        let (file, mut pool) = PoolFile::create(1 << 20, 1 << 30);
         let root = Directory::new(&pool);
         let mut live: BTreeMap<u64, usize> = BTreeMap::new();
         for (action, bytes) in steps {
             match action {
                 0..=150 => {
                     let bytes = if action < 120 { 8 + bytes % 600 } else { bytes };
-                    let link = keep(pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap());
+                    let link = take(&pool, bytes).unwrap();
                     let (start, end) = (link.offset(), link.offset() + bytes as u64);
                     if let Some((&before, &length)) = live.range(..end).next_back() {
                         prop_assert!(before + length as u64 <= start, "overlap");
@@ -750,8 +742,7 @@ proptest! {
                 151..=235 => {
                     if let Some((&offset, &bytes)) = live.iter().nth(bytes % live.len().max(1)) {
                         live.remove(&offset);
-                        let link = Link::<PCell<u64>>::from_bits(offset);
-                        pool.free_unshared(link, bytes, Committed::nothing_to_do());
+                        free(&pool, Link::from_bits(offset), bytes);
                     }
                 }
                 _ => {
@@ -759,7 +750,7 @@ proptest! {
                         pool.abandon();
                     }
                     drop(pool);
-                    pool = Pool::open_file(&path, &options).unwrap();
+                    pool = file.open();
                     if action % 3 == 0 {
                         let reachable = pool.reachable(|visitor| root.visit_blocks(visitor, &live));
                         pool.reclaim(&reachable);
