@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_engine::{Durability, Engine, EngineOptions, Storage};
 use lapis_pmem::{BlockDevice, DirectTransfers, FileDevice, Hardware};
 
-use crate::harness::{HASHED, Rig, contents, hardware, small};
+use crate::harness::{HASHED, Rig, contents, hardware, settle, small, used_pages};
 
 const LATER: Durability = Durability::Eventual;
 
@@ -35,12 +35,11 @@ fn pages_move_to_where_others_were_and_the_engine_goes_on() {
     let rig = Rig::new(small());
     fill(&rig.engine);
     rig.engine.drop_table("large").unwrap();
-    while rig.engine.maintain().unwrap() {}
-    rig.engine.checkpoint().unwrap();
+    settle(&rig.engine);
     let (before, expected) = (highest_page(&rig.engine), contents(&rig.engine, "small"));
     let report = rig.engine.compact().unwrap();
     assert!(report.moved_pages > 20 && report.freed_pages > 100, "{report:?}");
-    let used = rig.engine.buffer_manager().space().unwrap().used_pages();
+    let used = used_pages(&rig.engine);
     let after = highest_page(&rig.engine);
     assert!(after <= used + 2 && after < before / 3, "{before} to {after}, of {used}");
     assert!(contents(&rig.engine, "small") == expected);

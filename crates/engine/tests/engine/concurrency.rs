@@ -85,8 +85,7 @@ fn money_is_neither_made_nor_lost() {
 
 #[test]
 fn threads_that_commit_at_once_share_syncs() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     std::thread::scope(|scope| {
         for thread in 0..8_u32 {
             let (rig, table) = (&rig, &table);

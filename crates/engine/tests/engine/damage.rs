@@ -12,8 +12,7 @@ use crate::harness::{Random, Rig, contents, open, small};
 const NOW: Durability = Durability::Immediate;
 
 fn filled() -> (Rig, BTreeMap<Vec<u8>, Vec<u8>>) {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     for number in 0..800_u32 {
         let bytes = if number % 100 == 0 { 5000 } else { 120 };
         let value = vec![number as u8; bytes];

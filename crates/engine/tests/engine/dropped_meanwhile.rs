@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_device::{Config, Modelled, RunEnd, SchedulePolicy, WorkerProgram};
 use lapis_engine::{Durability, Engine, EngineError, Table};
 
-use crate::harness::modelled;
+use crate::harness::{modelled, settle};
 
 /// Ways to use a table: see [`use_table`].
 const WAYS: u64 = 6;
@@ -63,16 +63,14 @@ fn use_while_dropped(policy: &SchedulePolicy, ways: &[u64]) -> Result<(), String
         }),
         Box::new(|| {
             engine.drop_table("old").unwrap();
-            while engine.maintain().unwrap() {}
-            engine.checkpoint().unwrap();
+            settle(&engine);
             let table = engine.create_table("new").unwrap();
             engine.put(&table, key, &new, Durability::Eventual).unwrap();
         }),
     ];
     let end = machine.run_workers(policy, programs).end;
     let found = engine.get(&engine.table("new").unwrap(), key).unwrap();
-    while engine.maintain().unwrap() {}
-    engine.checkpoint().unwrap();
+    settle(&engine);
     match (end, wrong, engine.check()) {
         (RunEnd::Completed, None, problems) if found == Some(new) && problems.is_empty() => Ok(()),
         (end, wrong, problems) => Err(format!("{end:?}, {wrong:?}, {problems:?}")),

@@ -59,8 +59,7 @@ fn pages_that_cannot_be_written_stop_the_engine_and_lose_nothing() {
 
 #[test]
 fn a_page_that_cannot_be_read_is_an_error_and_others_can() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     for number in 0..5000_u32 {
         rig.engine.put(&table, &number.to_be_bytes(), &[1; 200], Durability::Eventual).unwrap();
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_engine::{Durability, Engine, Table};
 use lapis_pmem::{BlockDevice, Hardware};
 
-use crate::harness::{Random, Rig, contents, small};
+use crate::harness::{Random, Rig, contents};
 
 const NOW: Durability = Durability::Immediate;
 const LATER: Durability = Durability::Eventual;
@@ -18,8 +18,7 @@ fn key(number: u64) -> Vec<u8> {
 
 /// An engine with a table on a device that is as long as it will ever be.
 fn on_full_disk() -> (Rig, Arc<Table<Hardware>>) {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"first", b"", NOW).unwrap();
     rig.pages.limit_to(rig.pages.capacity_blocks() + 300);
     (rig, table)

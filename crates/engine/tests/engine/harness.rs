@@ -5,8 +5,10 @@ use std::sync::Arc;
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::{BufferOptions, SpaceOptions};
 use lapis_device::{Config, Modelled, ModelledSsd, SsdConfig};
-use lapis_engine::{Engine, EngineError, EngineOptions, LeafLayout, Storage, TableStructure};
-use lapis_pmem::{BlockDevice, FlushMethod, Hardware, Region};
+use lapis_engine::{
+    Engine, EngineError, EngineOptions, LeafLayout, Storage, Table, TableStructure,
+};
+use lapis_pmem::{BlockDevice, Domain, FlushMethod, Hardware, Region};
 
 /// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.
 pub fn hardware() -> Hardware {
@@ -52,6 +54,13 @@ impl Rig {
         let (on, to) = (Arc::clone(&pages) as Arc<dyn BlockDevice>, Arc::clone(&log) as _);
         let engine = Engine::create(hardware(), Storage::ssd(on, to), &options).unwrap();
         Self { engine, pages, log, options }
+    }
+
+    /// A small one with a table.
+    pub fn with_table() -> (Self, Arc<Table<Hardware>>) {
+        let rig = Self::new(small());
+        let table = rig.engine.create_table("t").unwrap();
+        (rig, table)
     }
 
     /// Cuts the power and opens what is left. The old engine may be in use; nobody learns of what it does.
@@ -107,6 +116,22 @@ pub fn modelled(config: Config) -> (Modelled, Engine<Modelled>) {
 pub fn contents(engine: &Engine<Hardware>, table: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     let table = engine.table(table).unwrap();
     engine.range::<&[u8]>(&table, ..).unwrap().map(Result::unwrap).collect()
+}
+
+/// Lets the background do all it has to.
+pub fn settle<D: Domain>(engine: &Engine<D>) {
+    while engine.maintain().unwrap() {}
+    engine.checkpoint().unwrap();
+}
+
+pub fn used_pages(engine: &Engine<Hardware>) -> u64 {
+    engine.buffer_manager().space().unwrap().used_pages()
+}
+
+pub fn assert_sound(engine: &Engine<Hardware>) {
+    assert_eq!(engine.check(), Vec::<String>::new());
+    let audit = engine.reclaim_and_audit();
+    assert!(audit.is_clean(), "{audit:?}");
 }
 
 /// A generator of numbers.

@@ -8,7 +8,7 @@ use lapis_engine::{
 };
 use lapis_pmem::{Hardware, Pool, PoolError, Region};
 
-use crate::harness::{Random, hardware};
+use crate::harness::{Random, assert_sound, hardware};
 use crate::placements::{options, storage};
 
 const NOW: Durability = Durability::Immediate;
@@ -36,12 +36,6 @@ fn contents(engine: &Engine<Hardware>, table: &Arc<Table<Hardware>>) -> Contents
     let found = (0..KEYS)
         .filter_map(|number| Some((key(number), engine.get(table, &key(number)).unwrap()?)));
     found.collect()
-}
-
-fn assert_sound(engine: &Engine<Hardware>) {
-    assert_eq!(engine.check(), Vec::<String>::new());
-    let audit = engine.reclaim_and_audit();
-    assert!(audit.is_clean(), "{audit:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use lapis_engine::{Durability, EngineError, LeafLayout};
 
-use crate::harness::{Rig, contents, open, small};
+use crate::harness::{Rig, contents, open, settle, small, used_pages};
 
 const NOW: Durability = Durability::Immediate;
 
@@ -43,9 +43,8 @@ fn a_load_is_longer_than_the_log() {
 fn a_load_that_fails_leaves_no_table_and_no_page() {
     let rig = Rig::new(small());
     rig.engine.load_table("first", entries(10)).unwrap();
-    let used = || rig.engine.buffer_manager().space().unwrap().used_pages();
-    while rig.engine.maintain().unwrap() {}
-    rig.engine.checkpoint().unwrap();
+    let used = || used_pages(&rig.engine);
+    settle(&rig.engine);
     let before = used();
     let mut disordered = entries(1000);
     disordered.push((vec![0], vec![]));
@@ -61,8 +60,7 @@ fn a_load_that_fails_leaves_no_table_and_no_page() {
     let taken = rig.engine.load_table("first", entries(1));
     assert!(matches!(taken, Err(EngineError::TableExists { .. })));
     assert!(used() > before + 30);
-    while rig.engine.maintain().unwrap() {}
-    rig.engine.checkpoint().unwrap();
+    settle(&rig.engine);
     assert!(used() <= before + 2, "{} of {before}", used());
     assert_eq!(rig.engine.check(), Vec::<String>::new());
 }
@@ -70,9 +68,8 @@ fn a_load_that_fails_leaves_no_table_and_no_page() {
 #[test]
 fn a_load_that_refused_an_entry_takes_no_more_and_makes_no_table() {
     let rig = Rig::new(small());
-    let used = || rig.engine.buffer_manager().space().unwrap().used_pages();
-    while rig.engine.maintain().unwrap() {}
-    rig.engine.checkpoint().unwrap();
+    let used = || used_pages(&rig.engine);
+    settle(&rig.engine);
     let before = used();
     let longer = rig.engine.load_table("longer", entries(1)).unwrap().largest_key_bytes() + 1;
     rig.engine.drop_table("longer").unwrap();
@@ -94,8 +91,7 @@ fn a_load_that_refused_an_entry_takes_no_more_and_makes_no_table() {
         assert!(matches!(error, EngineError::LoadFailed), "{error:?}");
         assert!(matches!(rig.engine.table("t"), Err(EngineError::NoSuchTable { .. })));
     }
-    while rig.engine.maintain().unwrap() {}
-    rig.engine.checkpoint().unwrap();
+    settle(&rig.engine);
     assert!(used() <= before + 2, "{} of {before}", used());
     assert_eq!(rig.engine.check(), Vec::<String>::new());
 }
@@ -105,7 +101,7 @@ fn a_power_cut_during_a_load_leaves_all_of_it_or_nothing_at_all() {
     let loaded = entries(1200);
     let whole = Rig::new(small());
     while whole.engine.maintain().unwrap() {}
-    let empty = whole.engine.buffer_manager().space().unwrap().used_pages();
+    let empty = used_pages(&whole.engine);
     for cut_at in [0, 1, 60, 400, 1199] {
         let rig = Rig::new(small());
         let mut left = None;
@@ -120,10 +116,9 @@ fn a_power_cut_during_a_load_leaves_all_of_it_or_nothing_at_all() {
         let (pages, log) = left.unwrap();
         let engine = open(&pages.into(), &log.into(), &small()).unwrap();
         assert!(engine.tables().is_empty());
-        while engine.maintain().unwrap() {}
-        engine.checkpoint().unwrap();
+        settle(&engine);
         assert_eq!(engine.check(), Vec::<String>::new());
-        let used = engine.buffer_manager().space().unwrap().used_pages();
+        let used = used_pages(&engine);
         assert!(used <= empty + 2, "{used} of {empty}, cut at {cut_at}");
     }
 }

@@ -5,7 +5,7 @@ use lapis_engine::{
 };
 use lapis_pmem::Hardware;
 
-use crate::harness::{HASHED, Rig, contents, small};
+use crate::harness::{HASHED, Rig, contents, settle, small, used_pages};
 
 const NOW: Durability = Durability::Immediate;
 
@@ -13,20 +13,9 @@ fn value(bytes: usize, seed: u8) -> Vec<u8> {
     (0..bytes).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 
-/// Lets the background do all it has to.
-fn settle(engine: &Engine<Hardware>) {
-    while engine.maintain().unwrap() {}
-    engine.checkpoint().unwrap();
-}
-
-fn used_pages(engine: &Engine<Hardware>) -> u64 {
-    engine.buffer_manager().space().unwrap().used_pages()
-}
-
 #[test]
 fn values_of_any_length_are_read_as_they_were_written_and_after_a_power_cut() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let lengths = [0, 1, 800, 1000, 1020, 1100, 4096, 70_000, 3 << 20];
     for (key, bytes) in (0_u8..).zip(lengths) {
         rig.engine.put(&table, &[key], &value(bytes, key), NOW).unwrap();
@@ -43,8 +32,7 @@ fn values_of_any_length_are_read_as_they_were_written_and_after_a_power_cut() {
 
 #[test]
 fn a_transaction_sees_its_own_long_values_and_leaves_nothing_behind_if_it_is_dropped() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     settle(&rig.engine);
     let before = used_pages(&rig.engine);
     let mut transaction = rig.engine.begin().unwrap();
@@ -60,8 +48,7 @@ fn a_transaction_sees_its_own_long_values_and_leaves_nothing_behind_if_it_is_dro
 
 #[test]
 fn the_pages_of_values_that_are_replaced_or_removed_are_used_again() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"a", &value(200_000, 0), NOW).unwrap();
     settle(&rig.engine);
     let before = used_pages(&rig.engine);
@@ -77,8 +64,7 @@ fn the_pages_of_values_that_are_replaced_or_removed_are_used_again() {
 
 #[test]
 fn a_snapshot_keeps_the_long_values_that_it_can_see() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"a", &value(50_000, 1), NOW).unwrap();
     let snapshot = rig.engine.snapshot().unwrap();
     rig.engine.put(&table, b"a", &value(50_000, 2), NOW).unwrap();
@@ -92,8 +78,7 @@ fn a_snapshot_keeps_the_long_values_that_it_can_see() {
 
 #[test]
 fn what_a_power_cut_leaves_of_long_values_without_a_record_is_taken_away() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     settle(&rig.engine);
     let before = used_pages(&rig.engine);
     let mut transaction = rig.engine.begin().unwrap();
@@ -147,8 +132,7 @@ fn read_rest(reader: &mut ValueReader<Hardware>, step: usize) -> Vec<u8> {
 
 #[test]
 fn values_are_written_and_read_piece_by_piece() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     // Short; around one chunk, and what is committed together; far more than the log takes.
     for (key, bytes) in (0_u8..).zip([0, 5, 1100, 64_000, 65_535, 65_536, 65_537, 200_000, 3 << 20])
     {
@@ -176,8 +160,7 @@ fn values_are_written_and_read_piece_by_piece() {
 
 #[test]
 fn a_long_value_that_came_piece_by_piece_goes_with_its_record_in_a_table_that_had_none() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     settle(&rig.engine);
     let before = used_pages(&rig.engine);
     let mut writer = rig.engine.value_writer(&table, b"a", TimeToLive::OfTable).unwrap();
@@ -191,8 +174,7 @@ fn a_long_value_that_came_piece_by_piece_goes_with_its_record_in_a_table_that_ha
 
 #[test]
 fn a_value_that_is_not_finished_leaves_nothing_after_a_power_cut_either() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"a", b"old", NOW).unwrap();
     settle(&rig.engine);
     let before = used_pages(&rig.engine);
@@ -217,8 +199,7 @@ fn a_value_that_is_not_finished_leaves_nothing_after_a_power_cut_either() {
 
 #[test]
 fn a_reader_keeps_the_value_that_it_reads() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"a", &value(90_000, 1), NOW).unwrap();
     let mut reader = rig.engine.value_reader(&table, b"a").unwrap().unwrap();
     reader.read(&mut [0; 10]).unwrap();
@@ -230,8 +211,7 @@ fn a_reader_keeps_the_value_that_it_reads() {
 
 #[test]
 fn the_piece_that_makes_a_value_too_long_is_refused() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let mut writer = rig.engine.value_writer(&table, b"a", TimeToLive::OfTable).unwrap();
     writer.append(b"12345").unwrap();
     let long = vec![0; MAX_VALUE_BYTES - 4];

@@ -12,6 +12,7 @@ use lapis_engine::{
 };
 use lapis_pmem::{Domain, Hardware, Pool, RegionOptions};
 
+use crate::harness::assert_sound;
 use crate::placements::options;
 
 const NOW: Durability = Durability::Immediate;
@@ -116,9 +117,7 @@ fn assert_whole(engine: &Engine<Hardware>, dropped: Option<&str>) {
     }
     let tables = 1 + IndexKind::ALL.len() - usize::from(dropped.is_some());
     assert_eq!(engine.tables().len(), tables);
-    assert_eq!(engine.check(), Vec::<String>::new());
-    let audit = engine.reclaim_and_audit();
-    assert!(audit.is_clean(), "{audit:?}");
+    assert_sound(engine);
 }
 
 #[test]

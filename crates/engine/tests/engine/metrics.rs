@@ -6,8 +6,7 @@ use crate::harness::{Rig, small};
 
 #[test]
 fn bytes_commits_and_accesses_are_those_that_there_were() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let before = rig.engine.metrics();
     for number in 0..50_u32 {
         rig.engine.put(&table, &number.to_be_bytes(), &[7; 96], Durability::Immediate).unwrap();

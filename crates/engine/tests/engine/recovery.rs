@@ -39,8 +39,7 @@ fn what_was_acknowledged_is_there_after_each_of_many_power_cuts() {
 #[test]
 fn a_recovery_counts_each_transaction_and_each_write_once() {
     let after = |puts: u8| {
-        let rig = Rig::new(small());
-        let table = rig.engine.create_table("t").unwrap();
+        let (rig, table) = Rig::with_table();
         (0..puts).for_each(|key| _ = rig.engine.put(&table, &[key], b"value", NOW).unwrap());
         let mut transaction = rig.engine.begin().unwrap();
         (0..puts).for_each(|key| transaction.put(&table, &[key], b"other").unwrap());
@@ -54,8 +53,7 @@ fn a_recovery_counts_each_transaction_and_each_write_once() {
 
 #[test]
 fn a_log_that_was_cut_many_times_lacks_nothing() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let mut expected = BTreeMap::new();
     let mut random = Random::new(5);
     for round in 0..40_000_u32 {
@@ -91,8 +89,7 @@ fn the_log_is_cut_before_it_would_take_longer_than_asked_to_do_it_again() {
 
 #[test]
 fn what_waits_for_no_sync_is_lost_from_the_end_only() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let mut most = 0;
     for number in 0..2000_u32 {
         rig.engine.put(&table, &number.to_be_bytes(), &[1; 100], LATER).unwrap();
@@ -112,8 +109,7 @@ fn what_waits_for_no_sync_is_lost_from_the_end_only() {
 
 #[test]
 fn a_transaction_of_many_records_is_there_whole_or_not_at_all() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let mut transaction = rig.engine.begin().unwrap();
     for number in 0..1500_u32 {
         transaction.put(&table, &number.to_be_bytes(), &[7; 150]).unwrap();
@@ -125,8 +121,7 @@ fn a_transaction_of_many_records_is_there_whole_or_not_at_all() {
 
 #[test]
 fn a_log_that_is_cut_keeps_all_parts_of_a_transaction() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     for round in 0..12_u8 {
         let mut transaction = rig.engine.begin().unwrap();
         for number in 0..1500_u32 {
@@ -143,8 +138,7 @@ fn a_log_that_is_cut_keeps_all_parts_of_a_transaction() {
 
 #[test]
 fn after_a_close_there_is_nothing_to_redo() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     for number in 0..500_u32 {
         rig.engine.put(&table, &number.to_be_bytes(), &[1; 100], LATER).unwrap();
     }
@@ -156,8 +150,7 @@ fn after_a_close_there_is_nothing_to_redo() {
 
 #[test]
 fn an_end_without_a_close_loses_nothing_that_was_acknowledged() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     for number in 0..500_u32 {
         rig.engine.put(&table, &number.to_be_bytes(), &[1; 100], NOW).unwrap();
     }

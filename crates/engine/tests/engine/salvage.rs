@@ -12,7 +12,7 @@ use lapis_engine::{
 };
 use lapis_pmem::{BLOCK_BYTES, BlockDevice};
 
-use crate::harness::{HASHED, Random, Rig, hardware, open, small};
+use crate::harness::{HASHED, Random, Rig, hardware, open, settle, small};
 
 const NOW: Durability = Durability::Immediate;
 const LATER: Durability = Durability::Eventual;
@@ -53,8 +53,7 @@ fn filled_with(options: EngineOptions) -> (Rig, Written) {
             of.1.insert(value);
         }
         if round < 2 {
-            while rig.engine.maintain().unwrap() {}
-            rig.engine.checkpoint().unwrap();
+            settle(&rig.engine);
         }
     }
     rig.engine.sync().unwrap();
@@ -396,8 +395,7 @@ fn devices_that_hold_anything_are_read_without_a_panic() {
 
 #[test]
 fn a_page_whose_contents_the_log_has_whole_is_made_again_by_opening() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     for number in 0..60_u32 {
         rig.engine.put(&table, &number.to_be_bytes(), &[7; 100], NOW).unwrap();
     }

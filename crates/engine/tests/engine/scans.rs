@@ -2,7 +2,7 @@
 
 use lapis_engine::{Durability, KeyRange};
 
-use crate::harness::{Rig, small};
+use crate::harness::Rig;
 
 const LATER: Durability = Durability::Eventual;
 
@@ -11,8 +11,7 @@ fn key(number: u32) -> [u8; 4] {
 }
 
 fn rig_with(count: u32) -> Rig {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     for number in 0..count {
         rig.engine.put(&table, &key(number), &key(number), LATER).unwrap();
     }

@@ -6,7 +6,7 @@ use lapis_device::ModelledSsd;
 use lapis_engine::{Durability, Engine, EngineError, LeafLayout};
 use lapis_pmem::{BlockDevice, Hardware};
 
-use crate::harness::{HASHED, Rig, contents, small};
+use crate::harness::{HASHED, Rig, contents, settle, small, used_pages};
 
 const NOW: Durability = Durability::Immediate;
 
@@ -99,8 +99,7 @@ fn a_name_is_of_one_table_and_may_be_used_again() {
 
 #[test]
 fn a_transaction_that_writes_to_a_dropped_table_is_refused() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let mut transaction = rig.engine.begin().unwrap();
     transaction.put(&table, b"a", b"").unwrap();
     rig.engine.drop_table("t").unwrap();
@@ -110,7 +109,7 @@ fn a_transaction_that_writes_to_a_dropped_table_is_refused() {
 #[test]
 fn the_pages_of_a_dropped_table_are_used_again() {
     let rig = Rig::new(small());
-    let used = || rig.engine.buffer_manager().space().unwrap().used_pages();
+    let used = || used_pages(&rig.engine);
     let mut after_first = 0;
     for round in 0..6 {
         let table = rig.engine.create_table("t").unwrap();
@@ -119,8 +118,7 @@ fn the_pages_of_a_dropped_table_are_used_again() {
             rig.engine.put(&table, &number.to_be_bytes(), &value, Durability::Eventual).unwrap();
         }
         rig.engine.drop_table("t").unwrap();
-        while rig.engine.maintain().unwrap() {}
-        rig.engine.checkpoint().unwrap();
+        settle(&rig.engine);
         if round == 0 {
             after_first = used();
         }
@@ -130,8 +128,7 @@ fn the_pages_of_a_dropped_table_are_used_again() {
 
 #[test]
 fn the_long_values_of_a_dropped_table_go_with_it_and_a_power_cut_on_the_way_leaves_nothing() {
-    let mut rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (mut rig, table) = Rig::with_table();
     rig.engine.create_table("other").unwrap();
     for number in 0..300_u32 {
         rig.engine.put(&table, &number.to_be_bytes(), &[7; 3000], Durability::Eventual).unwrap();
@@ -148,14 +145,13 @@ fn the_long_values_of_a_dropped_table_go_with_it_and_a_power_cut_on_the_way_leav
     assert!(cuts > 50);
     rig.engine.checkpoint().unwrap();
     assert_eq!(rig.engine.check(), Vec::<String>::new());
-    let used = rig.engine.buffer_manager().space().unwrap().used_pages();
+    let used = used_pages(&rig.engine);
     assert!(used < 10, "{used} pages");
 }
 
 #[test]
 fn a_drop_that_a_power_cut_has_interrupted_half_way_is_sound_and_goes_on() {
-    let mut rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (mut rig, table) = Rig::with_table();
     rig.engine.put(&table, b"long", &[7; 9000], Durability::Eventual).unwrap();
     for number in 0..8000_u32 {
         let key = number.to_be_bytes();
@@ -172,7 +168,7 @@ fn a_drop_that_a_power_cut_has_interrupted_half_way_is_sound_and_goes_on() {
     }
     assert!(cuts > 3, "only {cuts} cuts");
     rig.engine.checkpoint().unwrap();
-    let used = rig.engine.buffer_manager().space().unwrap().used_pages();
+    let used = used_pages(&rig.engine);
     assert!(used <= 8, "{used} pages");
 }
 
@@ -215,8 +211,7 @@ fn at_each_end_of_the_log(
 
 #[test]
 fn a_drop_is_sound_wherever_the_log_ends_behind_its_first_free_pages() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"long", &[7; 9000], Durability::Eventual).unwrap();
     for number in 0..8000_u32 {
         rig.engine.put(&table, &number.to_be_bytes(), &[7; 100], Durability::Eventual).unwrap();
@@ -226,9 +221,8 @@ fn a_drop_is_sound_wherever_the_log_ends_behind_its_first_free_pages() {
     let free_first = |engine: &Engine<_>| assert!(engine.maintain().unwrap());
     at_each_end_of_the_log(&rig, 512, free_first, |cut, kept, sectors| {
         assert!(sectors > 4, "only {sectors} sectors");
-        while cut.engine.maintain().unwrap() {}
-        cut.engine.checkpoint().unwrap();
-        let used = cut.engine.buffer_manager().space().unwrap().used_pages();
+        settle(&cut.engine);
+        let used = used_pages(&cut.engine);
         assert!(used <= 8, "{used} pages after {kept} sectors");
     });
 }
@@ -250,8 +244,7 @@ fn no_root_is_lost_wherever_the_log_ends_while_a_table_is_made() {
 
 #[test]
 fn no_root_is_lost_wherever_the_log_ends_at_the_end_of_a_drop() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"key", b"value", NOW).unwrap();
     rig.engine.drop_table("t").unwrap();
     rig.engine.checkpoint().unwrap();

@@ -18,7 +18,7 @@ use lapis_index::{IndexKind, IndexOptions};
 use lapis_pmem::{Mutant, Pool, Region};
 use parking_lot::Mutex;
 
-use crate::harness::{HASHED, LOG_BLOCKS, Random};
+use crate::harness::{HASHED, LOG_BLOCKS, Random, settle};
 use crate::placements;
 
 const NAMES: [&str; 2] = ["left", "right"];
@@ -274,8 +274,7 @@ fn run(
     if end != RunEnd::Completed || wrong.is_some() {
         return (Err(format!("{end:?}, {wrong:?}")), done);
     }
-    while together.engine.maintain().unwrap() {}
-    together.engine.checkpoint().unwrap();
+    settle(&together.engine);
     let problems = together.engine.check();
     (if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }, done)
 }

@@ -2,14 +2,13 @@
 
 use lapis_engine::{Durability, EngineError, Transaction};
 
-use crate::harness::{Rig, contents, small};
+use crate::harness::{Rig, contents};
 
 const NOW: Durability = Durability::Immediate;
 
 #[test]
 fn a_transaction_sees_its_own_writes_and_nobody_else_does_before_the_commit() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"a", b"1", NOW).unwrap();
     let mut transaction = rig.engine.begin().unwrap();
     transaction.put(&table, b"a", b"2").unwrap();
@@ -25,8 +24,7 @@ fn a_transaction_sees_its_own_writes_and_nobody_else_does_before_the_commit() {
 
 #[test]
 fn who_begins_again_and_again_may_do_so_within_it() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     // Of every attempt of either, but the last, another changes what it has read.
     let changed = |transaction: &mut Transaction<_>, key: &[u8], attempts: &mut u32| {
         let before = transaction.get(&table, key)?.map_or(0, |value| value[0]);
@@ -50,8 +48,7 @@ fn who_begins_again_and_again_may_do_so_within_it() {
 
 #[test]
 fn a_transaction_that_is_dropped_leaves_no_trace() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let end = rig.engine.log().end();
     let mut transaction = rig.engine.begin().unwrap();
     transaction.put(&table, b"a", b"1").unwrap();
@@ -62,8 +59,7 @@ fn a_transaction_that_is_dropped_leaves_no_trace() {
 
 #[test]
 fn a_transaction_reads_the_state_of_its_beginning() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"a", b"old", NOW).unwrap();
     let transaction = rig.engine.begin().unwrap();
     rig.engine.put(&table, b"a", b"new", NOW).unwrap();
@@ -74,8 +70,7 @@ fn a_transaction_reads_the_state_of_its_beginning() {
 
 #[test]
 fn a_state_stays_until_all_who_read_it_have_ended() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"a", b"old", NOW).unwrap();
     let [ends, stays] = [(); 2].map(|()| rig.engine.snapshot().unwrap());
     drop(ends);
@@ -87,8 +82,7 @@ fn a_state_stays_until_all_who_read_it_have_ended() {
 
 #[test]
 fn who_read_what_another_has_written_since_conflicts() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let mut transaction = rig.engine.begin().unwrap();
     transaction.get(&table, b"a").unwrap();
     transaction.put(&table, b"b", b"1").unwrap();
@@ -100,8 +94,7 @@ fn who_read_what_another_has_written_since_conflicts() {
 #[test]
 fn who_read_a_range_conflicts_with_a_key_that_is_new_in_it_and_with_no_other() {
     for (key, conflicts) in [(b"m", true), (b"z", false)] {
-        let rig = Rig::new(small());
-        let table = rig.engine.create_table("t").unwrap();
+        let (rig, table) = Rig::with_table();
         let mut transaction = rig.engine.begin().unwrap();
         assert_eq!(transaction.range(&table, b"a".as_slice()..b"n").unwrap().count(), 0);
         transaction.put(&table, b"b", b"1").unwrap();
@@ -113,8 +106,7 @@ fn who_read_a_range_conflicts_with_a_key_that_is_new_in_it_and_with_no_other() {
 
 #[test]
 fn a_scan_conflicts_only_as_far_as_it_has_read() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     for number in 0..500_u32 {
         rig.engine.put(&table, &number.to_be_bytes(), b"", Durability::Eventual).unwrap();
     }
@@ -128,8 +120,7 @@ fn a_scan_conflicts_only_as_far_as_it_has_read() {
 
 #[test]
 fn writers_that_read_nothing_never_conflict() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let mut first = rig.engine.begin().unwrap();
     let mut second = rig.engine.begin().unwrap();
     first.put(&table, b"a", b"1").unwrap();
@@ -141,8 +132,7 @@ fn writers_that_read_nothing_never_conflict() {
 
 #[test]
 fn a_transaction_that_is_too_long_is_refused_at_the_call_and_goes_on() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let mut transaction = rig.engine.begin().unwrap();
     let mut number = 0_u32;
     let refused = loop {
@@ -159,8 +149,7 @@ fn a_transaction_that_is_too_long_is_refused_at_the_call_and_goes_on() {
 
 #[test]
 fn a_transaction_is_as_long_as_what_it_writes_last_of_each_key() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let mut transaction = rig.engine.begin().unwrap();
     for number in 0..3000_u32 {
         transaction.put(&table, b"key", &vec![1; 500 + number as usize % 2]).unwrap();
@@ -180,8 +169,7 @@ fn a_transaction_is_as_long_as_what_it_writes_last_of_each_key() {
 
 #[test]
 fn a_key_that_is_too_long_is_refused() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let most = table.largest_key_bytes();
     rig.engine.put(&table, &vec![0; most], b"", NOW).unwrap();
     let refused = rig.engine.put(&table, &vec![0; most + 1], b"", NOW).unwrap_err();
@@ -190,8 +178,7 @@ fn a_key_that_is_too_long_is_refused() {
 
 #[test]
 fn eventual_and_group_commits_wait_for_no_sync() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let syncs = rig.engine.statistics().log.syncs;
     for number in 0..10_u32 {
         rig.engine.put(&table, &number.to_be_bytes(), b"", Durability::Eventual).unwrap();
@@ -203,8 +190,7 @@ fn eventual_and_group_commits_wait_for_no_sync() {
 
 #[test]
 fn an_update_that_conflicts_is_begun_again() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"n", &0_u64.to_le_bytes(), NOW).unwrap();
     let add = |times: u64| {
         for _ in 0..times {
@@ -225,8 +211,7 @@ fn an_update_that_conflicts_is_begun_again() {
 
 #[test]
 fn a_put_takes_its_key_its_value_and_little_else_of_the_log() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let later = Durability::Eventual;
     let first = rig.engine.put(&table, &1_u64.to_be_bytes(), &[1; 100], later).unwrap();
     let second = rig.engine.put(&table, &2_u64.to_be_bytes(), &[2; 100], later).unwrap();
@@ -235,8 +220,7 @@ fn a_put_takes_its_key_its_value_and_little_else_of_the_log() {
 
 #[test]
 fn a_transaction_goes_back_to_a_savepoint_and_not_to_one_behind_it() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     rig.engine.put(&table, b"a", b"old", NOW).unwrap();
     let mut transaction = rig.engine.begin().unwrap();
     let first = transaction.savepoint();
@@ -261,8 +245,7 @@ fn a_transaction_goes_back_to_a_savepoint_and_not_to_one_behind_it() {
 
 #[test]
 fn a_long_value_that_a_savepoint_brings_back_is_whole_and_others_go() {
-    let rig = Rig::new(small());
-    let table = rig.engine.create_table("t").unwrap();
+    let (rig, table) = Rig::with_table();
     let mut transaction = rig.engine.begin().unwrap();
     transaction.put(&table, b"k", &[1; 20_000]).unwrap();
     let savepoint = transaction.savepoint();
