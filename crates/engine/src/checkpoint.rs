@@ -176,7 +176,6 @@ impl<D: Domain> Shared<D> {
 mod tests {
     use std::sync::Arc;
 
-    use lapis_buffer::{BufferOptions, SpaceOptions};
     use lapis_device::{Config, Modelled, ModelledSsd, RunEnd, SchedulePolicy, SsdConfig};
     use lapis_pmem::Region;
 
@@ -190,11 +189,7 @@ mod tests {
         let device = |blocks| {
             Arc::new(ModelledSsd::attached_to(&machine, blocks, SsdConfig::default()).unwrap()) as _
         };
-        let mut options = EngineOptions::new(7);
-        let space = SpaceOptions { page_bytes: 4096, batch_pages: 8 };
-        options.buffer =
-            BufferOptions { frames: 64, most_changed_frames: 32, space, ..options.buffer };
-        (options.log.segment_bytes, options.log.batch_bytes) = (64 << 10, 64 << 10);
+        let options = EngineOptions::small();
         let storage = Storage::ssd(device(1), device(2 + 64));
         let engine = Engine::create(machine.clone(), storage, &options).unwrap();
         let shared = engine.shared();

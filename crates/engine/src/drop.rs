@@ -129,7 +129,6 @@ pub(crate) fn free_unlisted_root<D: Domain>(
 
 #[cfg(test)]
 mod tests {
-    use lapis_buffer::{BufferOptions, SpaceOptions};
     use lapis_device::{ModelledSsd, SsdConfig};
     use lapis_pmem::{BLOCK_BYTES, BlockDevice, FlushMethod, Hardware};
 
@@ -142,11 +141,7 @@ mod tests {
         let device = |blocks| Arc::new(ModelledSsd::new(blocks, SsdConfig::default()).unwrap());
         let (pages, log) = (device(1), device(2 + 512));
         let storage = || Storage::ssd(Arc::clone(&pages) as _, Arc::clone(&log) as _);
-        let mut options = EngineOptions::new(7);
-        let space = SpaceOptions { page_bytes: 4096, batch_pages: 8 };
-        options.buffer =
-            BufferOptions { frames: 64, most_changed_frames: 32, space, ..options.buffer };
-        (options.log.segment_bytes, options.log.batch_bytes) = (64 << 10, 64 << 10);
+        let options = EngineOptions::small();
         let domain = Hardware::with_method(FlushMethod::PageCacheNone).unwrap();
         let engine = Engine::create(domain.clone(), storage(), &options).unwrap();
         let table = engine.create_table("t").unwrap();

@@ -65,6 +65,17 @@ impl EngineOptions {
             read_only: false,
         }
     }
+
+    /// Small pages, few frames, a short log: for tests.
+    #[cfg(test)]
+    pub(crate) fn small() -> Self {
+        let mut options = Self::new(7);
+        let space = lapis_buffer::SpaceOptions { page_bytes: 4096, batch_pages: 8 };
+        options.buffer =
+            BufferOptions { frames: 64, most_changed_frames: 32, space, ..options.buffer };
+        (options.log.segment_bytes, options.log.batch_bytes) = (64 << 10, 64 << 10);
+        options
+    }
 }
 
 /// What has happened since the engine was opened.

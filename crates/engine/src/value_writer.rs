@@ -218,7 +218,6 @@ impl<D: Domain> Drop for ValueWriter<D> {
 
 #[cfg(test)]
 mod tests {
-    use lapis_buffer::{BufferOptions, SpaceOptions};
     use lapis_device::{ModelledSsd, SsdConfig};
     use lapis_pmem::{BlockDevice, FlushMethod, Hardware};
 
@@ -230,11 +229,7 @@ mod tests {
     fn bytes_that_are_refused_for_want_of_room_are_not_in_the_value() {
         let device = |blocks| Arc::new(ModelledSsd::new(blocks, SsdConfig::default()).unwrap());
         let (pages, log) = (device(1), device(2 + 1024));
-        let mut options = EngineOptions::new(7);
-        let space = SpaceOptions { page_bytes: 4096, batch_pages: 8 };
-        options.buffer =
-            BufferOptions { frames: 64, most_changed_frames: 32, space, ..options.buffer };
-        (options.log.segment_bytes, options.log.batch_bytes) = (64 << 10, 64 << 10);
+        let options = EngineOptions::small();
         let domain = Hardware::with_method(FlushMethod::PageCacheNone).unwrap();
         let storage = Storage::ssd(Arc::clone(&pages) as Arc<dyn BlockDevice>, log as _);
         let engine = Engine::create(domain, storage, &options).unwrap();
