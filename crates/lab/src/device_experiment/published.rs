@@ -1,9 +1,8 @@
 //! What was published about real machines, by profile and figure.
 
-use std::fmt;
-
 use lapis_device::profile::Trust;
-use serde::Serialize;
+
+use crate::named::named;
 
 /// Where figures come from.
 const FAST: &str = "FAST 2020";
@@ -23,25 +22,15 @@ const VENDOR: &str = "vendor and secondary figures";
 const DRAM_LIKE: &str = "DRAM latencies, as vendors state; those of FAST 2020";
 const EMULATOR: &str = "HyMem, software emulation platform";
 
-/// What a published figure is to the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Nothing was made from it.
-    Independent,
-    /// A field of the profile was computed from it.
-    Derived,
-    /// A field of the profile was chosen so that the model comes near it.
-    Fitted,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Independent => "independent",
-            Self::Derived => "derived",
-            Self::Fitted => "fitted",
-        })
+named! {
+    /// What a published figure is to the model.
+    pub enum Role {
+        /// Nothing was made from it.
+        Independent = "independent",
+        /// A field of the profile was computed from it.
+        Derived = "derived",
+        /// A field of the profile was chosen so that the model comes near it.
+        Fitted = "fitted",
     }
 }
 

@@ -29,6 +29,7 @@ use serde::{Serialize, Serializer};
 use crate::experiment::memory::check_room;
 use crate::experiment::{self, ExperimentError, OnModel, Sides};
 use crate::keys::Distribution;
+use crate::named::named;
 use crate::progress::OnProgress;
 use crate::ycsb::Workload;
 
@@ -201,33 +202,15 @@ impl Default for Options {
     }
 }
 
-/// Pages of memory that an index is measured in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pages {
-    /// Huge ones, where the kernel gives them ([`Machine::huge_pages`](experiment::Machine::huge_pages)).
-    #[default]
-    Huge,
-    /// Small ones only, the process's other memory included.
-    Small,
-}
-
-impl Pages {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Huge, Self::Small];
-
-    /// The name used on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Huge => "huge",
-            Self::Small => "small",
-        }
-    }
-}
-
-impl std::fmt::Display for Pages {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+named! {
+    /// Pages of memory that an index is measured in.
+    #[derive(Default)]
+    pub enum Pages {
+        /// Huge ones, where the kernel gives them ([`Machine::huge_pages`](experiment::Machine::huge_pages)).
+        #[default]
+        Huge = "huge",
+        /// Small ones only, the process's other memory included.
+        Small = "small",
     }
 }
 
