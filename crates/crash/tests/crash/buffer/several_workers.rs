@@ -4,7 +4,7 @@ use lapis_buffer::Placement;
 use lapis_buffer::mutants::CHANGE_DURING_WRITE_FORGOTTEN;
 use lapis_crash::concurrent::{
     Call, ConcurrentOptions, ConcurrentReport, ConcurrentSubject, Offence, Plan, Specification,
-    Stop, explore_concurrent, is_linearizable,
+    Stop, explore_concurrent, judge_whole,
 };
 use lapis_crash::{Storage, Subject};
 use lapis_pmem::{AuditReport, Mutant, Observed};
@@ -105,11 +105,7 @@ impl ConcurrentSubject for Shared {
         calls: &[Call<Operation, u64>],
         found: &[u64; SLOTS],
     ) -> Result<(), Offence> {
-        match is_linearizable(self, calls, initial, found) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Offence { operation: None, what: format!("found {found:?}") }),
-            Err(error) => Err(Offence { operation: None, what: error.to_string() }),
-        }
+        judge_whole(self, initial, calls, found)
     }
     fn background_workers(&self) -> usize {
         1

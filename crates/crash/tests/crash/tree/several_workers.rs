@@ -4,7 +4,7 @@ use lapis_buffer::mutants::CHANGED_SINCE_NOT_LOWERED;
 use lapis_crash::Storage;
 use lapis_crash::concurrent::{
     Call, ConcurrentOptions, ConcurrentReport, ConcurrentSubject, Offence, Plan, Specification,
-    Stop, explore_concurrent, is_linearizable,
+    Stop, explore_concurrent, judge_whole,
 };
 use lapis_pmem::{AuditReport, Mutant, Observed};
 
@@ -111,11 +111,7 @@ impl ConcurrentSubject for Shared {
         calls: &[Call<Operation, Option<u64>>],
         found: &State,
     ) -> Result<(), Offence> {
-        match is_linearizable(self, calls, initial, found) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Offence { operation: None, what: format!("found {found:?}") }),
-            Err(error) => Err(Offence { operation: None, what: error.to_string() }),
-        }
+        judge_whole(self, initial, calls, found)
     }
     fn background_workers(&self) -> usize {
         1
