@@ -6,20 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
 use crate::runner::{Scene, text};
-
-/// SplitMix64: the moments of the kills follow from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (bits ^ (bits >> 31)) % bound
-    }
-}
 
 /// What kills of an import came to.
 #[derive(Debug, Default)]
@@ -71,7 +61,7 @@ fn kill_and_resume(
     file: &Path,
     expected: &[(String, String)],
     kills: u32,
-    random: &mut Random,
+    random: &mut StdRng,
 ) -> Kills {
     let mut outcome = Kills::default();
     let batches = expected.len() as u64 / 100;
@@ -79,8 +69,8 @@ fn kill_and_resume(
         let left = batches.saturating_sub(outcome.acknowledged / 100);
         let remaining_kills = u64::from(kills - outcome.hits);
         // On average the kills share what is left of the import.
-        let acknowledgements = random.below(2 * left / (remaining_kills + 1) + 1);
-        let more = Duration::from_micros(random.below(2000));
+        let acknowledgements = random.random_range(..2 * left / (remaining_kills + 1) + 1);
+        let more = Duration::from_micros(random.random_range(..2000));
         let (acknowledged, hit) = import_and_kill(scene, file, acknowledgements, more);
         outcome.acknowledged = outcome.acknowledged.max(acknowledged);
         if !hit {
@@ -133,14 +123,14 @@ fn check(scene: &Scene, expected: &[(String, String)], acknowledged: u64) {
 }
 
 fn generated(lines: u64) -> Vec<(String, String)> {
-    let mut random = Random(99);
+    let mut random = StdRng::seed_from_u64(99);
     (0..lines)
         .map(|number| {
             let mut value = String::new();
-            for _ in 0..random.below(20) {
-                write!(value, "{:x} ", random.below(u64::MAX)).unwrap();
+            for _ in 0..random.random_range(0..20) {
+                write!(value, "{:x} ", random.random::<u64>()).unwrap();
             }
-            (format!("{:08x}-{number}", random.below(u64::MAX)), value)
+            (format!("{:08x}-{number}", random.random::<u64>()), value)
         })
         .collect()
 }
@@ -151,7 +141,7 @@ fn an_import_killed_ten_times_loses_nothing_and_ends_complete() {
     let records = generated(20_000);
     let lines: String = records.iter().map(|(key, value)| format!("{key}\t{value}\n")).collect();
     let file = scene.file("generated.tsv", lines);
-    let outcome = kill_and_resume(&scene, &file, &records, 10, &mut Random(7));
+    let outcome = kill_and_resume(&scene, &file, &records, 10, &mut StdRng::seed_from_u64(7));
     assert_eq!(outcome.hits, 10);
     assert!(outcome.midway >= 5, "{outcome:?}");
 }
@@ -177,7 +167,7 @@ fn an_import_of_real_packages_killed_fifty_times_loses_nothing() {
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
     let scene = Scene::new();
-    let outcome = kill_and_resume(&scene, &file, &records, 50, &mut Random(11));
+    let outcome = kill_and_resume(&scene, &file, &records, 50, &mut StdRng::seed_from_u64(11));
     assert_eq!(outcome.hits, 50);
     assert!(outcome.midway >= 25, "{outcome:?}");
     let scanned = scene.run(["scan", "--prefix", "python3-", "--keys-only"]).good_text();
