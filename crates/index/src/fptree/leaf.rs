@@ -48,7 +48,7 @@ pub(super) const fn slots_of(leaf_bytes: usize) -> usize {
 /// came. Only a hint of what to fetch: an entry may be in any slot.
 #[inline(always)]
 pub(super) fn home_of(fingerprint: u8, slots: usize) -> usize {
-    (usize::from(fingerprint) * (slots / ENTRIES_PER_LINE) >> 8) * ENTRIES_PER_LINE
+    ((usize::from(fingerprint) * (slots / ENTRIES_PER_LINE)) >> 8) * ENTRIES_PER_LINE
 }
 
 /// Asks for the lines of the leaf at `link` in which an entry with this fingerprint is sought, both at

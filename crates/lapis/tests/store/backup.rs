@@ -95,7 +95,7 @@ fn what_can_be_read_of_a_damaged_store_is_salvaged_and_the_rest_is_listed() {
 
 #[test]
 fn a_file_becomes_shorter_by_compaction() {
-    let (directory, store) = created();
+    let (_directory, store) = created();
     let entries = (0..20_000_u32).map(|number| (number.to_be_bytes(), [number as u8; 100]));
     let table = store.load_table("t", entries).unwrap();
     for first in (0..19_000_u32).step_by(1000) {

@@ -11,7 +11,7 @@ use crate::harness::*;
 #[test]
 fn transfers_of_many_threads_keep_the_sum_whoever_looks() {
     const ACCOUNTS: u8 = 8;
-    let (directory, store) = created();
+    let (_directory, store) = created();
     let table = store.create_table("accounts").unwrap();
     for account in 0..ACCOUNTS {
         table.put(&[account], &100_i64.to_le_bytes()).unwrap();
@@ -58,7 +58,7 @@ fn transfers_of_many_threads_keep_the_sum_whoever_looks() {
 
 #[test]
 fn updates_of_one_key_by_many_threads_all_count() {
-    let (directory, store) = created();
+    let (_directory, store) = created();
     let table = store.create_table("t").unwrap();
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -96,7 +96,7 @@ thread_local! {
 
 #[test]
 fn a_thread_that_ends_can_still_use_its_store() {
-    let (directory, store) = created();
+    let (_directory, store) = created();
     let table = store.create_table("t").unwrap();
     let (of_thread, its_table) = (store.clone(), table.clone());
     // What is spawned in a scope may still end when the scope does.

@@ -30,7 +30,7 @@ fn what_is_acknowledged_is_on_the_disk_when_the_call_returns() {
 
 #[test]
 fn a_commit_for_the_group_is_durable_by_itself_and_says_when() {
-    let (directory, store) = created();
+    let (_directory, store) = created();
     let table = store.create_table("t").unwrap();
     for durability in [Durability::Group, Durability::Eventual] {
         let mut transaction = store.transaction().unwrap();

@@ -15,7 +15,7 @@ fn a_store_in_memory_promises_nothing() {
 
 #[test]
 fn a_store_on_files_promises_what_its_file_system_keeps() {
-    let (directory, store) = created();
+    let (_directory, store) = created();
     let info = store.info(false).unwrap();
     // Where temporary files lie in memory, no power cut is survived, and it is not claimed.
     let in_memory = info.tiers[1].medium.contains("tmpfs");
@@ -52,7 +52,7 @@ fn entries_are_counted_when_that_is_asked_for() {
 
 #[test]
 fn metrics_tell_evictions_once_dram_is_full() {
-    let (directory, store) = created();
+    let (_directory, store) = created();
     let table = store.create_table("t").unwrap();
     for first in (0..5000_u32).step_by(500) {
         let mut transaction = store.transaction().unwrap();

@@ -8,7 +8,7 @@ use crate::harness::*;
 
 #[test]
 fn a_new_store_is_empty_and_sound() {
-    let (directory, store) = created();
+    let (_directory, store) = created();
     assert!(store.tables().is_empty());
     assert_sound(&store);
 }

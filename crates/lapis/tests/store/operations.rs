@@ -191,7 +191,7 @@ fn handles_of_a_dropped_table_refuse_even_if_another_has_its_name() {
 
 #[test]
 fn space_of_dropped_tables_is_used_again() {
-    let (directory, store) = created();
+    let (_directory, store) = created();
     let fill = || {
         let table = store.create_table("t").unwrap();
         let mut transaction = store.transaction().unwrap();

@@ -103,7 +103,7 @@ fn tables_of_another_store_are_refused() {
 
 #[test]
 fn more_writes_than_the_log_takes_are_refused_when_they_are_made() {
-    let (directory, store) = created();
+    let (_directory, store) = created();
     let table = store.create_table("t").unwrap();
     let mut transaction = store.transaction().unwrap();
     let mut number = 0_u32;
