@@ -3,7 +3,6 @@
 
 use lapis_pmem::{Domain, GenerationLock, LINE_BYTES, LINK_MASK, Link, PCell, Pool, persistent};
 
-use crate::group_search::last_admitted;
 use crate::node_size::NodeSizes;
 
 persistent! {
@@ -231,16 +230,17 @@ impl<'p> Node<'p> {
         &self,
         domain: &D,
         hidden: bool,
-        are_integers: bool,
         admits: impl Fn(u64) -> bool,
     ) -> (Option<Found>, bool) {
         let slots = self.slots;
         let key = |slot: usize| self.key(domain, slot);
-        let mut at = last_admitted(slots.len(), are_integers, |slot| match key(slot) {
-            // Without a branch that a processor would have to guess.
-            word if are_integers => (word != 0) & admits(word),
-            word => word != 0 && admits(word),
-        });
+        let (mut at, mut rest) = (0, slots.len() - 1);
+        while rest > 0 {
+            let half = rest.div_ceil(2);
+            let word = key(at + half);
+            at = if word != 0 && admits(word) { at + half } else { at };
+            rest -= half;
+        }
         let greater = at + 1 < slots.len() && key(at + 1) != 0;
         while self.is_duplicate(domain, at, hidden) {
             at -= 1;
