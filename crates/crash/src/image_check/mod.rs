@@ -16,7 +16,7 @@ use lapis_pmem::{LINE_BYTES, Region, RegionError};
 
 pub(crate) use self::expectation::{Expectation, Known, Recovered};
 pub(crate) use self::guarded::{be_quiet, guarded};
-use self::recovery::{Extent, Scratch, recover};
+use self::recovery::{Extent, Scratch, open, recover};
 pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};
 pub(crate) use self::second_crash::{FirstCrash, SecondCrash, shown};
 use crate::erased::AnySubject;
@@ -183,6 +183,27 @@ impl ImageChecker {
         whole_check_every: u64,
     ) -> Recovered<'r> {
         self.check_to(subject, expectation, seed, Extent::Check { whole_check_every }).0
+    }
+
+    /// Whether the recovery of the image that the region holds comes to an event: to a repair, that is. Leaves the
+    /// region as it was.
+    pub(crate) fn repairs(
+        &mut self,
+        subject: &dyn AnySubject,
+        expectation: Expectation<'_>,
+    ) -> bool {
+        let count = |machine: &Modelled| -> u64 {
+            machine.events().values().map(|event| event.count).sum()
+        };
+        let before = count(&self.light);
+        let scratch = Scratch::of(&self.region, &self.devices);
+        let opened = guarded(|| {
+            // SAFETY: the pool made from the alias is dropped here.
+            unsafe { open(subject, &scratch, &self.light, expectation) }.map(drop)
+        });
+        self.light.revert(&mut self.region);
+        self.devices.iter().for_each(ModelledSsd::revert);
+        opened.is_ok() && count(&self.light) > before
     }
 
     /// [`ImageChecker::check`], of which only the operations, and everything after them, are left to do:

@@ -57,7 +57,7 @@ impl<'r> Scratch<'r> {
 ///
 /// # Safety
 /// Nothing else uses the memory while what is returned lives.
-unsafe fn open(
+pub(super) unsafe fn open(
     subject: &dyn AnySubject,
     scratch: &Scratch<'_>,
     domain: &Modelled,

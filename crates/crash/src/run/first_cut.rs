@@ -4,11 +4,12 @@
 //! does that. If it is not done durably, that may show only much later, after another power cut and in a state that it
 //! takes many operations to come to. So there are runs that begin with what a power cut has left.
 
-use lapis_device::{CrashCause, CrashStates, Image, ImageBudget};
+use lapis_device::{CrashCause, CrashPoints, CrashStates, Image, ImageBudget};
 
 use super::Run;
 use super::record::{Numbered, RecordError};
 use crate::erased::{AnyState, AnySubject, hash_of};
+use crate::image_check::ImageChecker;
 use crate::markers::Markers;
 use crate::options::{ExploreOptions, Replay};
 use crate::oracle::Failure;
@@ -20,6 +21,10 @@ const SAMPLES: u32 = 8;
 /// With more uncertain lines none is left early or late alone: a table that was being zeroed has tens of thousands, and as
 /// many such images would take gigabytes.
 const MOST_SITES: usize = 2048;
+
+/// Of so many images the first is left whose recovery comes to an event, if there is one: what such a recovery does not do
+/// durably shows only after another power cut, and most recoveries have nothing to do.
+const LOOKED_AT: usize = 8;
 
 /// One of the images of a crash point; which, `seed` and `choice` determine.
 pub(crate) fn one_image(states: &CrashStates<'_>, seed: u64, choice: usize) -> Image {
@@ -88,26 +93,25 @@ impl Run {
         options: &ExploreOptions,
     ) -> Result<(FirstCut, Contents), RecordError> {
         let last = self.operations.len() as u32;
-        let choice = hash_of(&(options.seed, options.cut_in)) as usize;
         let mut positions = Vec::new();
         let (mut points, mut markers) = (self.crash_points(options), Markers::default());
         while let Some(point) = points.advance() {
             markers.read(&self.trace.events, point.position);
             positions.extend((markers.begun == Some(last)).then_some(point.position));
         }
-        let Some(&position) = positions.get(choice % positions.len().max(1)) else {
+        if positions.is_empty() {
             let number = options.cut_in;
             return Err(format!("the power cannot be cut in operation {number}").into());
-        };
+        }
+        let choice = self.choice_of_cut(subject, options, &positions)?;
+        let position = positions[choice % positions.len()];
 
         let mut checker = self.checker(subject, options)?;
         let (mut points, mut markers) = (self.crash_points(options), Markers::default());
         let cause = loop {
             let point =
                 points.advance().ok_or_else(|| "there is no such crash point".to_owned())?;
-            checker.bring_up_to_date(&points).map_err(|e| e.to_string())?;
-            let storage_bytes = self.storage_bytes(point.position);
-            checker.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
+            self.go_to(&mut checker, &points, point.position)?;
             markers.read(&self.trace.events, point.position);
             if point.position == position {
                 break point.cause;
@@ -129,6 +133,52 @@ impl Run {
         let operations = self.numbers.into_iter().zip(self.operations).collect();
         let cut = FirstCut { operations, is_acknowledged, cause, position, image, allowed };
         Ok((cut, left))
+    }
+
+    /// Which of these crash points is chosen, and which of its images.
+    fn choice_of_cut(
+        &self,
+        subject: &dyn AnySubject,
+        options: &ExploreOptions,
+        positions: &[usize],
+    ) -> Result<usize, RecordError> {
+        /// Odd, so that each look is at another choice.
+        const STEP: usize = 0x9E37_79B9_7F4A_7C15;
+        let first = hash_of(&(options.seed, options.cut_in)) as usize;
+        let choice_of = |look: usize| first.wrapping_add(look.wrapping_mul(STEP));
+        let mut chosen = LOOKED_AT;
+        let mut checker = self.checker(subject, options)?;
+        let (mut points, mut markers) = (self.crash_points(options), Markers::default());
+        while let Some(point) = points.advance() {
+            self.go_to(&mut checker, &points, point.position)?;
+            markers.read(&self.trace.events, point.position);
+            let is_here =
+                |look: &usize| positions[choice_of(*look) % positions.len()] == point.position;
+            for look in (0..chosen).filter(is_here) {
+                let (choice, states) = (choice_of(look), points.states());
+                let image = one_image(&states, choice as u64, choice / positions.len());
+                checker.apply(&states, &image).map_err(|e| e.to_string())?;
+                let repairs = checker.repairs(subject, markers.expectation(self));
+                checker.revert(&states, &image).map_err(|e| e.to_string())?;
+                if repairs {
+                    chosen = look;
+                    break;
+                }
+            }
+        }
+        Ok(choice_of(if chosen < LOOKED_AT { chosen } else { 0 }))
+    }
+
+    /// Makes what a checker holds what was durable at a crash point, which is the one after that at which it is.
+    fn go_to(
+        &self,
+        checker: &mut ImageChecker,
+        points: &CrashPoints<'_>,
+        position: usize,
+    ) -> Result<(), RecordError> {
+        checker.bring_up_to_date(points).map_err(|e| e.to_string())?;
+        let storage_bytes = self.storage_bytes(position);
+        Ok(checker.region.grow_to(storage_bytes).map_err(|e| e.to_string())?)
     }
 }
 
