@@ -45,6 +45,7 @@ pub(super) fn all_subjects(structure: Structure, options: &ExploreOptions) -> Su
         Structure::BlockLog => vec![
             Box::new(BlockLogSubject::new("block-log:ring")),
             Box::new(BlockLogSubject::new("block-log:growing").growing()),
+            Box::new(BlockLogSubject::new("block-log:filling").filling()),
             Box::new(BlockLogSubject::new("block-log:failing-writes").failing()),
             Box::new(BlockLogSubject::new("block-log:pm").in_pool()),
         ],

@@ -18,6 +18,8 @@ pub(crate) const OPTIONS: BlockLogOptions =
 const BLOCKS: u64 = 10;
 /// What a log that grows may grow to. Before, it has room for what is retained however that lies, like all others.
 const MOST_BYTES: u64 = 16 * OPTIONS.segment_bytes;
+/// The same of a log that is filled.
+const MOST_FILLED_BYTES: u64 = 6 * OPTIONS.segment_bytes;
 const ROOT: &str = "log";
 /// Payload bytes that are retained, at most: the rest is for marks and what stays free.
 const RETAINED_BYTES: usize = 8192;
@@ -63,18 +65,25 @@ pub struct BlockLogSubject {
     fails: bool,
     in_pool: bool,
     grows: bool,
+    fills: bool,
 }
 
 impl BlockLogSubject {
     /// On an SSD without faults.
     pub fn new(name: &'static str) -> Self {
-        Self { name, fails: false, in_pool: false, grows: false }
+        Self { name, fails: false, in_pool: false, grows: false, fills: false }
     }
 
     /// That grows.
     #[must_use]
     pub fn growing(self) -> Self {
         Self { grows: true, ..self }
+    }
+
+    /// That is filled until it is as long as it may be and takes nothing more.
+    #[must_use]
+    pub fn filling(self) -> Self {
+        Self { fills: true, ..self.growing() }
     }
 
     /// In persistent memory.
@@ -95,6 +104,9 @@ impl BlockLogSubject {
 pub struct LiveBlockLog {
     log: Option<BlockLog<Modelled>>,
     medium: Medium,
+    /// Whether it may be full.
+    fills: bool,
+    was_refused: bool,
 }
 
 /// What a log lies on.
@@ -147,6 +159,22 @@ fn change(random: &mut SmallRng) -> (usize, u8) {
     (BYTES[random.random_range(0..BYTES.len())], random.random())
 }
 
+/// One of the operations that fill a log. What is left of it when records are dropped begins anywhere in the ring.
+fn filling(random: &mut SmallRng) -> BlockLogOperation {
+    match random.random_range(0..24) {
+        0..=2 => BlockLogOperation::KeepNewest(random.random_range(0..6)),
+        3 => BlockLogOperation::Reopen,
+        4 => BlockLogOperation::Abandon,
+        5 => BlockLogOperation::Grow,
+        _ => {
+            let mut changes: Vec<_> =
+                (0..random.random_range(1..4)).map(|_| change(random)).collect();
+            changes[0].0 += random.random_range(0..100) * 32;
+            BlockLogOperation::Transact(changes)
+        }
+    }
+}
+
 impl Subject for BlockLogSubject {
     type Operation = BlockLogOperation;
     type State = Transactions;
@@ -178,6 +206,9 @@ impl Subject for BlockLogSubject {
 
     fn operations(&self, count: usize, seed: u64) -> Vec<BlockLogOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
+        if self.fills {
+            return (0..count).map(|_| filling(&mut random)).collect();
+        }
         let mut retained: Vec<usize> = Vec::new();
         let next = |_| {
             let mut changes: Vec<_> =
@@ -240,15 +271,24 @@ impl Subject for BlockLogSubject {
 
     fn create(&self, storage: Storage) -> Result<LiveBlockLog, String> {
         let medium = Medium::create(storage, BLOCKS)?;
-        let most_bytes = if self.grows { MOST_BYTES } else { 0 };
+        let most_bytes = match self {
+            Self { fills: true, .. } => MOST_FILLED_BYTES,
+            Self { grows: true, .. } => MOST_BYTES,
+            _ => 0,
+        };
         let options = BlockLogOptions { most_bytes, ..OPTIONS };
         let log = BlockLog::create(medium.machine.clone(), Arc::clone(&medium.device), options);
-        Ok(LiveBlockLog { log: Some(log.map_err(text)?), medium })
+        Ok(LiveBlockLog {
+            log: Some(log.map_err(text)?),
+            medium,
+            fills: self.fills,
+            was_refused: false,
+        })
     }
 
     fn open(&self, storage: Storage) -> Result<Option<LiveBlockLog>, String> {
         let Some(medium) = Medium::open(storage)? else { return Ok(None) };
-        let mut live = LiveBlockLog { log: None, medium };
+        let mut live = LiveBlockLog { log: None, medium, fills: self.fills, was_refused: false };
         match live.open() {
             Ok(()) => Ok(Some(live)),
             Err(BlockLogError::NotALog) => Ok(None),
@@ -381,7 +421,10 @@ fn committed(log: &BlockLog<Modelled>) -> Result<Vec<(Lsn, Changes)>, BlockLogEr
 impl Live<BlockLogOperation, Transactions> for LiveBlockLog {
     fn perform(&mut self, operation: &BlockLogOperation) -> Result<(), String> {
         let before = self.transactions()?.len();
-        match self.attempt(operation) {
+        let done = self.attempt(operation);
+        self.was_refused = matches!(done, Err(BlockLogError::Full { .. }));
+        match done {
+            Err(BlockLogError::Full { .. }) if self.fills => Ok(()),
             // The device has failed, and does not fail twice in a row.
             Err(BlockLogError::Failed(_) | BlockLogError::Device(_)) => {
                 self.open().map_err(text)?;
@@ -391,6 +434,10 @@ impl Live<BlockLogOperation, Transactions> for LiveBlockLog {
             }
             outcome => outcome.map_err(text),
         }
+    }
+
+    fn was_refused(&self) -> bool {
+        self.was_refused
     }
 
     fn observe(&self) -> Result<Transactions, String> {
