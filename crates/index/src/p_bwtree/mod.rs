@@ -278,7 +278,11 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::drained("p-bwtree:drained").of(40).filled(),
             // And a mapping table, before it is opened again.
             Run::drained("p-bwtree:emptied").of(30),
-            Run { refuses_removals: true, ..Run::large("p-bwtree:cramped", 320).cramped(1 << 20) },
+            Run {
+                byte_strings: true,
+                refuses_removals: true,
+                ..Run::large("p-bwtree:cramped", 320).cramped(1 << 20)
+            },
             Run::large("p-bwtree:in-use", 1200).as_in_use(),
         ],
         histories: &[],
