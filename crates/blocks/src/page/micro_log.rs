@@ -134,6 +134,8 @@ pub(crate) const DECLARATION: Declaration<PageRun> = Declaration {
         PageRun { name: "page-mulog:4k", scheme: PageScheme::MICRO_LOG, page_bytes: 4096 },
         // Which lines are logged takes more than one line to say.
         PageRun { name: "page-mulog:32k", scheme: PageScheme::MICRO_LOG, page_bytes: 32768 },
+        // And two.
+        PageRun { name: "page-mulog:64k", scheme: PageScheme::MICRO_LOG, page_bytes: 65536 },
     ],
     operations: 24,
     persist_points: (64, 2),
