@@ -3,6 +3,7 @@
 
 use lapis_pmem::{Domain, GenerationLock, LINE_BYTES, LINK_MASK, Link, PCell, Pool, persistent};
 
+use crate::group_search::last_admitted;
 use crate::node_size::NodeSizes;
 
 persistent! {
@@ -230,17 +231,19 @@ impl<'p> Node<'p> {
         &self,
         domain: &D,
         hidden: bool,
+        are_integers: bool,
         admits: impl Fn(u64) -> bool,
     ) -> (Option<Found>, bool) {
         let slots = self.slots;
         let key = |slot: usize| self.key(domain, slot);
-        let (mut at, mut rest) = (0, slots.len() - 1);
-        while rest > 0 {
-            let half = rest.div_ceil(2);
-            let word = key(at + half);
-            at = if word != 0 && admits(word) { at + half } else { at };
-            rest -= half;
-        }
+        let counts = |slot: usize| match key(slot) {
+            // Without a branch that a processor would have to guess.
+            word if are_integers => (word != 0) & admits(word),
+            word => word != 0 && admits(word),
+        };
+        // Slot 1 comes last: it may be a duplicate of the key 0 in slot 0, and so look empty before others.
+        let last = last_admitted(slots.len() - 1, are_integers, |entry| counts(entry + 1)) + 1;
+        let mut at = if last > 1 || counts(1) { last } else { 0 };
         let greater = at + 1 < slots.len() && key(at + 1) != 0;
         while self.is_duplicate(domain, at, hidden) {
             at -= 1;

@@ -108,7 +108,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             if unrepaired && self.belongs_right(sibling, &admits) {
                 return Probe { sibling, go_right: true, found: None, disturbed: false };
             }
-            let (found, greater) = node.floor(domain, sibling.is_hidden(), &admits);
+            let (found, greater) = node.floor(domain, sibling.is_hidden(), K::INLINE, &admits);
             if node.header.lock.reread(domain) == before {
                 let go_right = !greater && self.belongs_right(sibling, &admits);
                 return Probe { sibling, go_right, found, disturbed: false };

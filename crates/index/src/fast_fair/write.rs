@@ -81,7 +81,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                     self.release(node);
                     break;
                 }
-                let (found, greater) = node.floor(domain, sibling.is_hidden(), admits);
+                let (found, greater) = node.floor(domain, sibling.is_hidden(), K::INLINE, admits);
                 // I5: a repaired node has no keys that belong to the sibling.
                 let is_taken_for_right = domain.commits(mutants::WRONG_NODE_AFTER_SPLIT);
                 if greater || is_taken_for_right || !self.belongs_right(sibling, admits) {
