@@ -119,10 +119,10 @@ mod tests {
     use super::*;
     use crate::file_lock::Access;
 
-    /// Of a file that cannot be written out.
+    /// Of a file that cannot be written out, which is one for all tests: its lock is shared.
     fn sync_file() -> SyncFile {
         let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
-        SyncFile::new(Arc::new(LockedFile::new(file, Access::Write).unwrap()))
+        SyncFile::new(Arc::new(LockedFile::new(file, Access::Read).unwrap()))
     }
 
     fn page(number: usize) -> (usize, usize) {
