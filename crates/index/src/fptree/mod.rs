@@ -100,9 +100,9 @@ use crate::index::{Capabilities, Index, IndexError, IndexOptions, InnerNodes, fo
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
+use crate::leaf_locks::LeafLocks;
 use inner::InnerTree;
 use leaf::{HEADER_BYTES, LARGEST_LEAF_BYTES, LEAF_SIZES, Leaf, LeafHeader, slots_of};
-use crate::leaf_locks::LeafLocks;
 use micro_log::{Claims, MICRO_LOG_BYTES, MicroLog};
 
 /// The newest layout that this code reads, and the one it writes.

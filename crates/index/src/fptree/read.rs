@@ -14,11 +14,11 @@ use lapis_pmem::{Domain, persist_before_answer};
 use super::FpTree;
 use super::inner::{Place, Range, Target};
 use super::leaf::{self, Leaf, Sought};
-use crate::leaf_locks::Section;
 use crate::index::{Direction, OrderedIndex};
 use crate::integer_order::IntegerOrder;
 use crate::key::IndexKey;
 use crate::leaf_entries::{LeafEntries, OnLeaf};
+use crate::leaf_locks::Section;
 
 /// Key words and values.
 type Entries = Vec<(u64, u64)>;

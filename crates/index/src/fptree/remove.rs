@@ -6,11 +6,11 @@ use lapis_pmem::{Committed, Domain, LockWait};
 use super::FpTree;
 use super::inner::{Place, Target};
 use super::leaf::{Leaf, Sought};
-use crate::leaf_locks::LeafLocks;
 use super::micro_log::Plan;
 use super::mutants;
 use crate::index::{IndexError, Outcome};
 use crate::key::IndexKey;
+use crate::leaf_locks::LeafLocks;
 
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     pub(super) fn remove_key(&self, key: &K) -> Result<Outcome, IndexError> {

@@ -5,11 +5,11 @@ use lapis_pmem::{Committed, Domain, Owned};
 
 use super::inner::Place;
 use super::leaf::{HEADER_BYTES, LARGEST_LEAF_BYTES, Leaf, LeafHeader, Sought};
-use crate::leaf_locks::LeafLocks;
 use super::micro_log::Plan;
 use super::{FpTree, mutants};
 use crate::index::{Change, IndexError, Outcome};
 use crate::key::{IndexKey, KeyWord};
+use crate::leaf_locks::LeafLocks;
 
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Finds and locks the leaf whose range has `key`.

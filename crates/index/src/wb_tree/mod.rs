@@ -89,8 +89,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{
-    Blocks, Committed, Domain, Durable, InFlight, Link, Optimisations, Owned, OwnerLock, Pool, Resident,
-    persist_before_answer,
+    Blocks, Committed, Domain, Durable, InFlight, Link, Optimisations, Owned, OwnerLock, Pool,
+    Resident, persist_before_answer,
 };
 
 use crate::IndexKind;

@@ -29,9 +29,9 @@ use lapis_pmem::{AllocError, BlockVisitor, Domain, Link, Pool};
 use parking_lot::Mutex;
 
 use super::leaf::LeafHeader;
-use crate::leaf_locks::LOCK_BYTES;
 use crate::index::InnerNodes;
 use crate::key::IndexKey;
+use crate::leaf_locks::LOCK_BYTES;
 
 use memory::Memory;
 pub(super) use node::CAPACITY;
