@@ -119,21 +119,22 @@ impl LeafLocks {
     /// Gives the lock back, after the fence that makes what was changed durable.
     #[inline(always)]
     pub(crate) fn unlock<D: Domain>(&self, domain: &D, number: LockNumber) {
-        domain.synchronize();
-        let word = self.word(domain, number);
-        let held = word.load(Ordering::Relaxed);
-        debug_assert!(held & 1 != 0, "gave back a lock that is not held");
-        word.store(held + 1, Ordering::Release);
+        self.give_back(domain, number, |held| held + 1);
     }
 
     /// Gives the lock back; nothing was changed.
     #[inline(always)]
     pub(crate) fn unlock_unchanged<D: Domain>(&self, domain: &D, number: LockNumber) {
+        self.give_back(domain, number, |held| held - 1);
+    }
+
+    #[inline(always)]
+    fn give_back<D: Domain>(&self, domain: &D, number: LockNumber, free: impl Fn(u64) -> u64) {
         domain.synchronize();
         let word = self.word(domain, number);
         let held = word.load(Ordering::Relaxed);
         debug_assert!(held & 1 != 0, "gave back a lock that is not held");
-        word.store(held - 1, Ordering::Release);
+        word.store(free(held), Ordering::Release);
     }
 
     /// Takes the lock, waiting for it, until what is returned is dropped.

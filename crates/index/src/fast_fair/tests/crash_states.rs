@@ -167,3 +167,21 @@ fn an_index_with_impossible_node_sizes_is_not_opened() {
     assert!(Ints::open(std::sync::Arc::clone(&tree.pool), tree.root).is_err());
     tree.domain().fence();
 }
+
+#[test]
+fn keys_behind_a_duplicate_of_the_key_0_are_found() {
+    for node_bytes in (256..=1024).step_by(64) {
+        let slots = ints(node_bytes).top().slots.len() as u64;
+        for count in 3..=slots {
+            let tree = ints(node_bytes);
+            for key in 0..count {
+                let _ = tree.insert(&key, key).unwrap();
+            }
+            // As the removal of slot 1 leaves it when the power is cut: with the key of slot 0 it looks empty.
+            set(&tree, tree.top(), 1, 0, 0);
+            let tree = tree.reopened(1);
+            let found = |key| tree.get(&key) == Some(key);
+            assert!(!found(1) && (2..count).all(found), "{count} of {slots}");
+        }
+    }
+}
