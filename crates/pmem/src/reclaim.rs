@@ -98,8 +98,8 @@ struct Batch {
 /// Blocks that are unreachable and may still be being read.
 #[derive(Default)]
 pub(crate) struct Limbo {
-    /// Each thread's. On a deterministic machine the first is everybody's.
-    open: Shards<Batch>,
+    /// Each thread's. On a deterministic machine the first is everybody's. Kilobytes, which are not to move with the pool.
+    open: Box<Shards<Batch>>,
     /// In the order of their stamps.
     sealed: Mutex<VecDeque<Batch>>,
     pins: AtomicUsize,

@@ -64,7 +64,6 @@ mod slabs;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::Domain;
@@ -116,7 +115,8 @@ pub(crate) struct Block {
 #[derive(Debug)]
 pub(crate) struct Allocator {
     caches: Caches,
-    classes: [CachePadded<Mutex<ClassSlabs>>; CLASS_COUNT],
+    /// Asked for many blocks at a time: threads seldom meet at them, on whatever line they are.
+    classes: [Mutex<ClassSlabs>; CLASS_COUNT],
     /// A bit for each class that anything has been asked of: what goes over all classes need not lock
     /// the others, of which there is nothing.
     used_classes: AtomicU64,
@@ -135,7 +135,7 @@ impl Allocator {
     pub(crate) fn open(high_water: u32, bitmaps_valid: bool) -> Self {
         Self {
             caches: Caches::default(),
-            classes: std::array::from_fn(|_| CachePadded::default()),
+            classes: std::array::from_fn(|_| Mutex::default()),
             used_classes: AtomicU64::new(0),
             chunks: Mutex::new(ChunkMap::open(high_water, bitmaps_valid)),
         }
