@@ -36,7 +36,7 @@ pub use counting::counters::{Counts, MachineShape};
 pub use counting::hierarchy::HierarchyShape;
 pub use counting::timing::{Picoseconds, TimingShape};
 pub use counting::xp_buffer::XpBufferShape;
-pub use crash_states::bytes_of_line::{BytesOfLine, differing_bytes};
+pub use crash_states::bytes_of_line::{BytesOfLine, differing_bytes, word_of};
 pub use crash_states::crash_points::{CrashCause, CrashPoint, CrashPoints};
 pub use crash_states::images::{CrashStates, Image, ImageBudget, Images, write_line};
 pub use crash_states::pending::LineBytes;

@@ -25,7 +25,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use lapis_device::{Event, LineBytes, LineRead, Marker, differing_bytes};
+use lapis_device::{Event, LineBytes, LineRead, Marker, differing_bytes, word_of};
 
 /// Images that are remembered.
 const MOST_RUNS: usize = 64;
@@ -66,10 +66,6 @@ struct DistinguishingWord {
     mask: u64,
     /// What they were.
     bytes: u64,
-}
-
-fn word_of(line: &LineBytes, word: usize) -> u64 {
-    line[8 * word..].first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes))
 }
 
 impl DistinguishingWord {
@@ -241,11 +237,7 @@ fn agreement(
         }
         identical = false;
         let place = run.watched.binary_search(&line).map_err(|_| None)? as u32;
-        let differs = |read: &LineRead| {
-            read.place == place
-                && read.bytes & differing != 0
-                && (read.by_lock.is_none() || read.seen_in(then) != read.seen_in(now))
-        };
+        let differs = |read: &LineRead| read.place == place && read.tells_apart(then, now);
         let (before, after) = run.reads.split_at(run.reads_before_operations);
         if let Some(read) = before.iter().find(|read| differs(read)) {
             let told = read.by_lock.is_none().then_some(read.bytes & differing);

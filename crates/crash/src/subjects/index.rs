@@ -479,7 +479,7 @@ impl<K: KeySpace + ?Sized> LiveIndex<K> {
         let every = state.len().div_ceil(LOOK_UPS).max(1);
         let spread = spread(turn);
         let mut chosen = state.iter().skip((spread % every as u64) as usize).step_by(every);
-        if spread >> 8 & 7 == 0 {
+        if spread >> 8 & 31 == 0 {
             return self.look_up_at_once(&chosen.collect::<Vec<_>>());
         }
         chosen.try_for_each(|(key, value)| self.look_up(key, Some(value), pinned))

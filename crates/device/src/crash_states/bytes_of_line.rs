@@ -17,16 +17,18 @@ impl BytesOfLine {
     pub const OF_A_LOCK: Self = Self { line: u32::MAX, bytes: 0 };
 }
 
+/// One of the eight words of a line.
+#[inline]
+pub fn word_of(line: &LineBytes, word: usize) -> u64 {
+    line[8 * word..].first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes))
+}
+
 /// The bytes in which two lines differ, a bit for each.
 pub fn differing_bytes(one: &LineBytes, other: &LineBytes) -> u64 {
     const LOW_SEVEN: u64 = 0x7F7F_7F7F_7F7F_7F7F;
     let mut differing = 0;
     for at in 0..8 {
-        let word = |line: &LineBytes| {
-            let bytes = line[8 * at..].first_chunk();
-            bytes.map_or(0, |&bytes| u64::from_le_bytes(bytes))
-        };
-        let changed = word(one) ^ word(other);
+        let changed = word_of(one, at) ^ word_of(other, at);
         if changed != 0 {
             // The highest bit of each byte that has any, and then those bits side by side.
             let highest = (((changed & LOW_SEVEN) + LOW_SEVEN) | changed) & !LOW_SEVEN;

@@ -130,11 +130,7 @@ impl<'s> PrunedImages<'s> {
     fn tells_apart(&self, read: &LineRead, one: u32, other: u32) -> bool {
         // Of a sector that was read, everything counts as read.
         let Some(states) = self.lines.get(read.place as usize) else { return one != other };
-        let (one, other) = (&states[one as usize], &states[other as usize]);
-        match read.by_lock {
-            None => differing_bytes(one, other) & read.bytes != 0,
-            Some(_) => read.seen_in(one) != read.seen_in(other),
-        }
+        read.tells_apart(&states[one as usize], &states[other as usize])
     }
 
     fn classes_of(&self, branch: &Branch) -> Vec<States> {
@@ -171,15 +167,13 @@ impl<'s> PrunedImages<'s> {
             let sees_all = read.by_lock.is_none() && read.bytes & varying == varying;
             let is_alike = |state: &u32| !self.tells_apart(read, chosen, *state);
             let candidates = self.restricted[place].clone();
-            let many = candidates.as_ref().map_or(count as usize, |states| states.len());
             let alike: States = match &candidates {
+                Some(candidates) if candidates.iter().all(is_alike) => continue,
+                None if (0..count).all(|state| is_alike(&state)) => continue,
                 _ if sees_all => [chosen].into(),
                 Some(candidates) => candidates.iter().copied().filter(is_alike).collect(),
                 None => (0..count).filter(is_alike).collect(),
             };
-            if alike.len() == many {
-                continue;
-            }
             let (before, site, states) = (self.current.take(), read.place, Rc::clone(&alike));
             let within = before.clone();
             self.current = Some(Rc::new(Restriction { site, states, within }));

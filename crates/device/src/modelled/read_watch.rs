@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use lapis_pmem::{LINE_BYTES, LockGeneration, LockWord};
 use parking_lot::Mutex;
 
-use crate::crash_states::bytes_of_line::BytesOfLine;
+use crate::crash_states::bytes_of_line::{BytesOfLine, differing_bytes, word_of};
 use crate::crash_states::pending::LineBytes;
 
 /// Bytes of one watched line that were read for the first time, and not written before.
@@ -33,18 +33,13 @@ pub struct LineRead {
 }
 
 impl LineRead {
-    /// What the reader has learned of a line that held `line`: zero where it has not looked.
-    pub fn seen_in(&self, line: &LineBytes) -> LineBytes {
-        let is_read = |at: usize| self.bytes & (1 << at) != 0;
-        let mut seen = std::array::from_fn(|at| if is_read(at) { line[at] } else { 0 });
-        if let Some(generation) = self.by_lock {
-            let start = self.bytes.trailing_zeros() as usize;
-            if let Some(word) = seen.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<8>()) {
-                let meaning = LockWord::meaning(u64::from_le_bytes(*word), generation);
-                *word = meaning.to_le_bytes();
-            }
-        }
-        seen
+    /// Whether the reader would have learned something else of a line that held `other` than of `one`.
+    pub fn tells_apart(&self, one: &LineBytes, other: &LineBytes) -> bool {
+        let differs = differing_bytes(one, other) & self.bytes != 0;
+        let Some(generation) = self.by_lock.filter(|_| differs) else { return differs };
+        let word = self.bytes.trailing_zeros() as usize / 8;
+        let meaning = |line| LockWord::meaning(word_of(line, word), generation);
+        meaning(one) != meaning(other)
     }
 }
 
