@@ -104,7 +104,11 @@ impl Timings {
 
     #[inline]
     pub(crate) fn load(&mut self, worker: u8, line: u32, level: Level) {
-        self.each(move |timing| timing.load(worker, line, level));
+        // Nearly every access: what is called in two places is not inlined in one.
+        self.first.load(worker, line, level);
+        if !self.others.is_empty() {
+            self.each_other(|timing| timing.load(worker, line, level));
+        }
     }
 
     #[inline]

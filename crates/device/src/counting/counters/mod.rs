@@ -326,7 +326,7 @@ impl Counters {
     }
 
     /// What is left of an access that a cache answered.
-    #[inline]
+    #[inline(always)]
     fn finish_near(&mut self, worker: u8, line: u32, access: Access, level: Level) -> u64 {
         let ready = self.answer(worker, line, access, level);
         self.end(worker, access);
