@@ -39,6 +39,9 @@ pub enum IndexError {
         /// The newest version this code reads.
         supported: u32,
     },
+    /// Another handle of it is open, which is to be shared: locks are in the handle.
+    #[error("the index is open already; what changes it shares that handle")]
+    InUse,
     /// An option has a value the structure cannot have.
     #[error("{what}")]
     BadOption {

@@ -243,12 +243,12 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     /// Opens the index whose root is at `root`. Takes time independent of its size, but for trees with
     /// volatile inner nodes (NV-Tree, FPTree), which read all their leaves.
     ///
-    /// As long as an index is changed, there is one handle of it in an opening of its pool, which threads share, but for
-    /// structures that say that they may have several: the locks of others are in the handle, and two handles lose each
-    /// other's changes, acknowledged ones too.
+    /// There is one handle of an index in an opening of its pool, which threads share, but for structures that say that
+    /// they may have several: the locks of others are in the handle, and a second would lose acknowledged changes.
     ///
     /// # Errors
-    /// [`IndexError::WrongKind`], [`IndexError::NewerFormat`], [`IndexError::Damaged`].
+    /// [`IndexError::WrongKind`], [`IndexError::NewerFormat`], [`IndexError::Damaged`]; [`IndexError::InUse`] while there
+    /// is a handle of a structure that has one.
     fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError>;
 
     /// [`Index::open`] with so many threads at most. What does nothing in proportion to its size needs

@@ -15,7 +15,11 @@
 //! One line, written before the root is published; afterwards only `top` and `words` change, each
 //! by the structure's own rules.
 
-use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, PCell, Pool, Slot, persistent};
+use std::sync::Arc;
+
+use lapis_pmem::{
+    Committed, Domain, InFlight, Link, Owned, PCell, Pool, Slot, SoleUse, persistent,
+};
 
 use crate::IndexKind;
 use crate::error::IndexError;
@@ -105,6 +109,19 @@ impl IndexRoot {
             return Err(IndexError::Damaged { what: "its layout has another padding".into() });
         }
         Ok(root)
+    }
+
+    /// As [`IndexRoot::open`], of a structure whose locks are in its handle: while what is returned lives, no other
+    /// handle is opened.
+    pub(crate) fn open_alone<D: Domain>(
+        pool: &Arc<Pool<D>>,
+        link: Link<Self>,
+        kind: IndexKind,
+        key_kind: KeyKind,
+        newest_format: u32,
+    ) -> Result<(&Self, SoleUse<D>), IndexError> {
+        let root = Self::open(pool, link, kind, key_kind, newest_format)?;
+        Ok((root, pool.sole_use(link).ok_or(IndexError::InUse)?))
     }
 
     /// Which structure the root at `link` is, for callers that choose by it.

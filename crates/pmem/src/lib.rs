@@ -97,7 +97,7 @@ pub use owner_lock::{OwnerGuard, OwnerLock};
 pub use page_frame::{PAGE_FRAME_BYTES, PageFrame};
 pub use pool::{
     FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, Reach,
-    Resident, RootError, Usage,
+    Resident, RootError, SoleUse, Usage,
 };
 pub use pool_device::{PoolDevice, PoolDeviceError, PoolDeviceRoot};
 pub use reachable::{

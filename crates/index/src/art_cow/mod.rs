@@ -51,9 +51,6 @@ use crate::radix;
 /// Keys are ordered, readers never wait, writers of different nodes do not either. With byte-string keys an insert or
 /// update fences between the caller's earlier flushes and the moment the value can be reached;
 /// with integer keys it does not promise that.
-///
-/// An index that is changed has one handle in an opening of its pool: the locks of its writers are in the handle, and two
-/// lose each other's changes.
 pub type ArtCow<D, K> = Art<D, K, CopyOnWrite>;
 
 /// Small nodes and prefixes change by copies.

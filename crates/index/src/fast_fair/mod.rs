@@ -101,6 +101,8 @@ const NODE_BYTES_WORD: usize = 0;
 const WIDEST_TOP: usize = 8;
 
 /// A B+-tree with sorted nodes that are changed in place. See the module documentation in the source.
+///
+/// An index may have several handles in one opening of its pool.
 pub struct FastFair<D: Domain, K: IndexKey + ?Sized> {
     pool: Arc<Pool<D>>,
     root: Link<IndexRoot>,

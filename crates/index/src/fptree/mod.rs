@@ -92,7 +92,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use lapis_blocks::fp_leaf::FINGERPRINTS;
-use lapis_pmem::{Domain, InFlight, Link, Optimisations, Owned, Pool};
+use lapis_pmem::{Domain, InFlight, Link, Optimisations, Owned, Pool, SoleUse};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
@@ -125,6 +125,7 @@ pub struct FpTree<D: Domain, K: IndexKey + ?Sized> {
     inner: InnerTree,
     locks: LeafLocks,
     claims: Claims,
+    _alone: SoleUse<D>,
     _keys: PhantomData<fn(&K)>,
 }
 
@@ -141,7 +142,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         threads: Option<usize>,
     ) -> Result<Self, IndexError> {
         let domain = pool.domain();
-        let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
+        let (found, alone) =
+            IndexRoot::open_alone(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
         let leaf_bytes = LEAF_SIZES.found(found.words[LEAF_BYTES_WORD].load(domain))?;
         let placement = InnerNodes::found(found.words[INNER_NODES_WORD].load(domain))?;
         let micro_logs = Link::from_bits(found.words[MICRO_LOGS_WORD].load(domain));
@@ -161,6 +163,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             slots,
             locks: LeafLocks::default(),
             claims: Claims::default(),
+            _alone: alone,
             _keys: PhantomData,
         };
         tree.inner.rebuild::<D, K>(&tree.pool, &leaves)?;

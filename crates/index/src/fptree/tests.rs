@@ -158,17 +158,20 @@ fn with_a_used_micro_log() -> Ints {
 
 /// Asserts that a tree is refused by whoever opens it, time and again, and that none of its leaves is changed by that.
 fn assert_refused(tree: Ints, what: &str) {
-    let (pool, root) = (Arc::clone(&tree.pool), tree.root);
-    let words = |tree: &Ints| {
-        let words = |leaf: Leaf<'_>| (leaf.bitmap(tree.domain()), leaf.next(tree.domain()));
-        tree.leaves().into_iter().map(words).collect::<Vec<_>>()
+    let (pool, root, slots) = (Arc::clone(&tree.pool), tree.root, tree.slots);
+    let links: Vec<_> = tree.leaves().into_iter().map(|leaf| leaf.link).collect();
+    drop(tree);
+    let words = || {
+        let leaves = links.iter().map(|&link| Leaf::try_at(&pool, link, slots).unwrap());
+        let words = |leaf: Leaf<'_>| (leaf.bitmap(pool.domain()), leaf.next(pool.domain()));
+        leaves.map(words).collect::<Vec<_>>()
     };
-    let before = words(&tree);
+    let before = words();
     for _ in 0..2 {
         let opened = Ints::open(Arc::clone(&pool), root);
         assert!(matches!(opened, Err(IndexError::Damaged { .. })), "{what}: {opened:?}");
         drop(opened);
-        assert_eq!(words(&tree), before, "{what}");
+        assert_eq!(words(), before, "{what}");
     }
 }
 

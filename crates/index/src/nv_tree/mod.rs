@@ -84,7 +84,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Optimisations, Owned, Pool};
+use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Optimisations, Owned, Pool, SoleUse};
 use parking_lot::Mutex;
 
 use crate::IndexKind;
@@ -130,6 +130,7 @@ pub struct NvTree<D: Domain, K: IndexKey + ?Sized> {
     dram_used: AtomicUsize,
     rebuilds: AtomicU64,
     entries_moved: AtomicU64,
+    _alone: SoleUse<D>,
     _key: PhantomData<fn(&K)>,
 }
 
@@ -146,7 +147,8 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         threads: Option<usize>,
     ) -> Result<Self, IndexError> {
         let domain = pool.domain();
-        let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
+        let (found, alone) =
+            IndexRoot::open_alone(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
         let leaf_bytes = LEAF_SIZES.found(found.words[LEAF_BYTES_WORD].load(domain))?;
         let inner_nodes = InnerNodes::found(found.words[INNER_NODES_WORD].load(domain))?;
         let first: Link<LeafHeader> = found.top.load(domain).cast();
@@ -163,6 +165,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             dram_used: AtomicUsize::new(LOCK_BYTES),
             rebuilds: AtomicU64::new(0),
             entries_moved: AtomicU64::new(0),
+            _alone: alone,
             _key: PhantomData,
             pool,
         };

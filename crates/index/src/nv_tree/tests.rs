@@ -144,7 +144,9 @@ fn a_flag_that_a_crash_left_on_a_record_that_does_not_count_takes_no_key_away() 
     let leaf = tree.leaf(tree.root().top.load(tree.domain()).cast());
     let is_stale = 1 << leaf.count(tree.domain());
     leaf.header.deleted[0].store(tree.domain(), is_stale);
-    let reopened = NvTree::<_, u64>::open(Arc::clone(&tree.pool), tree.root).unwrap();
+    let (pool, root) = (Arc::clone(&tree.pool), tree.root);
+    drop(tree);
+    let reopened = NvTree::<_, u64>::open(pool, root).unwrap();
     assert_eq!(reopened.get(&1), Some(10));
     let _ = reopened.insert(&2, 20).unwrap();
     assert_eq!((reopened.get(&1), reopened.get(&2)), (Some(10), Some(20)));
@@ -188,7 +190,9 @@ fn a_leaf_that_is_linked_and_impossible_is_refused_when_opening() {
     }
     let (pool, root) = (Arc::clone(&tree.pool), tree.root);
     let domain = pool.domain();
-    let first = tree.leaf(tree.root().top.load(domain).cast());
+    let (link, capacity) = (tree.root().top.load(domain).cast(), tree.capacity);
+    drop(tree);
+    let first = leaf::leaf_at(&pool, link, capacity).unwrap();
     for (word, wrong) in [
         (&first.header.count, 0),
         (&first.header.count, 1000),

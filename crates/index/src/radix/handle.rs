@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lapis_pmem::{
     AllocError, Blocks, Committed, Dirty, Domain, Durable, GenerationLock, InFlight, Link, Mutant,
-    Owned, Pool, Resident,
+    Owned, Pool, Resident, SoleUse,
 };
 
 use super::digits::{Digits, Span};
@@ -35,6 +35,7 @@ pub struct Handle<D: Domain> {
     /// Held by whoever changes the nodes they stand for.
     pub stripes: Stripes,
     in_flight: InFlightPlaces,
+    _alone: SoleUse<D>,
 }
 
 impl<D: Domain> Handle<D> {
@@ -69,11 +70,11 @@ impl<D: Domain> Handle<D> {
         kind: IndexKind,
         key_kind: KeyKind,
     ) -> Result<Self, IndexError> {
-        IndexRoot::open(&pool, root, kind, key_kind, FORMAT_VERSION)?;
+        let (_, alone) = IndexRoot::open_alone(&pool, root, kind, key_kind, FORMAT_VERSION)?;
         let top = Link::from_bits(root.offset() + offset_of!(IndexRoot, top) as u64);
         let (stripes, in_flight) = Default::default();
         let root_block = pool.resident(root);
-        Ok(Self { pool, root, root_block, top, stripes, in_flight })
+        Ok(Self { pool, root, root_block, top, stripes, in_flight, _alone: alone })
     }
 
     /// Makes the one store of a change and persists it (I6): of the word that makes `new` reachable,

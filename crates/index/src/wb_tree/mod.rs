@@ -90,7 +90,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{
     Blocks, Committed, Domain, Durable, InFlight, Link, Optimisations, Owned, OwnerLock, Pool,
-    Resident, persist_before_answer,
+    Resident, SoleUse, persist_before_answer,
 };
 
 use crate::IndexKind;
@@ -126,6 +126,7 @@ pub struct WbTree<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind = BitmapAnd
     /// Held by whoever changes the tree.
     writer: OwnerLock<()>,
     in_flight: InFlightPlace,
+    _alone: SoleUse<D>,
     _keys: PhantomData<fn(&K, N)>,
 }
 
@@ -210,7 +211,8 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<
     }
 
     fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
-        let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
+        let (found, alone) =
+            IndexRoot::open_alone(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
         let domain = pool.domain();
         let damaged = |what: String| IndexError::Damaged { what };
         let nodes = found.words[NODES_WORD].load(domain);
@@ -234,7 +236,8 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<
         let in_flight = InFlightPlace::default();
         let writer = OwnerLock::new(());
         let root_block = pool.resident(root);
-        Ok(Self { pool, root, root_block, log, shape, writer, in_flight, _keys: PhantomData })
+        let (_alone, _keys) = (alone, PhantomData);
+        Ok(Self { pool, root, root_block, log, shape, writer, in_flight, _alone, _keys })
     }
 
     forward_to_files!(D, K);

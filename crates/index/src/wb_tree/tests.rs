@@ -18,8 +18,10 @@ fn create<K: IndexKey + ?Sized>(node_bytes: usize) -> WbTree<Hardware, K> {
     WbTree::create_named(&pool, "index", &options).unwrap()
 }
 
-fn reopened(index: &Ints) -> Result<Ints, IndexError> {
-    Ints::open(Arc::clone(&index.pool), index.root)
+fn reopened(index: Ints) -> Result<Ints, IndexError> {
+    let (pool, root) = (Arc::clone(&index.pool), index.root);
+    drop(index);
+    Ints::open(pool, root)
 }
 
 /// Keys 0, 10, .. in leaves of eight.
@@ -143,33 +145,35 @@ fn a_complete_log_is_redone_when_the_index_is_opened_however_much_of_it_was_done
         for &place in &places[..done] {
             index.pool.at(place).store(index.pool.domain(), 99);
         }
-        let index = reopened(&index).unwrap();
+        let index = reopened(index).unwrap();
         assert_eq!((index.get(&0), index.get(&40)), (Some(100), Some(104)));
         assert_eq!(index.check(), Vec::<String>::new());
         // Nothing is left to be done twice.
         let _ = index.update(&0, 1).unwrap();
-        let index = reopened(&index).unwrap();
+        let index = reopened(index).unwrap();
         assert_eq!(index.get(&0), Some(1));
     }
 }
 
 #[test]
 fn a_log_with_any_bit_changed_is_damage_and_not_redone() {
-    let (index, plan, _) = planned();
-    let domain = index.pool.domain();
+    let (index, plan, places) = planned();
+    let (pool, root, log) = (Arc::clone(&index.pool), index.root, index.log);
+    let domain = pool.domain();
     index.log().write_committed(domain, &plan);
-    let words = index.pool.try_slice::<PCell<u64>>(index.log.cast(), 14).unwrap();
+    drop(index);
+    let words = pool.try_slice::<PCell<u64>>(log.cast(), 14).unwrap();
     for number in [0, 8, 9, 10, 11, 12, 13] {
         for bit in 0..64 {
             let right = words[number].load(domain);
             words[number].store(domain, right ^ 1 << bit);
-            let refused = reopened(&index).err();
+            let refused = Ints::open(Arc::clone(&pool), root).err();
             assert!(matches!(refused, Some(IndexError::Damaged { .. })), "{number} {bit}");
             words[number].store(domain, right);
         }
     }
-    assert_eq!((index.get(&0), index.get(&40)), (Some(0), Some(4)));
-    assert_eq!(reopened(&index).unwrap().get(&0), Some(100));
+    assert_eq!(places.map(|place| pool.at(place).load(domain)), [0, 4]);
+    assert_eq!(Ints::open(pool.clone(), root).unwrap().get(&0), Some(100));
 }
 
 #[test]

@@ -90,9 +90,6 @@ type Nibbles<'k, K> = Digits<'k, K, Nibble>;
 /// Keys are ordered, readers never wait, writers of different nodes do not either. With byte-string keys an insert or
 /// update fences between the caller's earlier flushes and the moment the value can be reached;
 /// with integer keys it does not promise that.
-///
-/// An index that is changed has one handle in an opening of its pool: the locks of its writers are in the handle, and two
-/// lose each other's changes.
 #[derive(Debug)]
 pub struct Wort<D: Domain, K: IndexKey + ?Sized> {
     handle: Handle<D>,

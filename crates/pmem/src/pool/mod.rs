@@ -6,10 +6,13 @@ mod header;
 mod open;
 mod resident;
 mod roots;
+mod sole_use;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::allocator::{AllocError, Allocator, Block, size_of_block};
 use crate::blocks::{Batch, InOrder};
@@ -29,6 +32,8 @@ use header::Header;
 pub use header::{FORMAT_VERSION, ROOT_CAPACITY, ROOT_NAME_BYTES};
 use open::header_of;
 pub use resident::Resident;
+pub use sole_use::SoleUse;
+use sole_use::SoleUses;
 
 /// The smallest pool: the first chunk (header and chunk table) and one chunk of data.
 pub const MIN_POOL_BYTES: usize = 2 * EXTENT_BYTES;
@@ -46,6 +51,7 @@ pub struct Pool<D: Domain = Hardware> {
     opened_clean: bool,
     lost_power_unsafely: u64,
     abandoned: AtomicBool,
+    in_use: Mutex<SoleUses>,
     region: Region,
 }
 
@@ -171,6 +177,12 @@ impl<D: Domain> Pool<D> {
         Resident::new(self, link)
     }
 
+    /// The right to use what hangs at `link` alone; none while somebody else has it. Only who asks for it is kept out:
+    /// it is for structures whose locks are in their handle, which two handles would not share.
+    pub fn sole_use<T: Persistent>(self: &Arc<Self>, link: Link<T>) -> Option<SoleUse<D>> {
+        SoleUse::of(self, link.offset())
+    }
+
     pub(crate) fn allocator(&self) -> &Allocator {
         &self.allocator
     }
@@ -230,7 +242,7 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Retires every block that is `reachable`: for dropping a whole structure, of which
-    /// `_unlinked` proves that it can no longer be reached.
+    /// `_unlinked` proves that it can no longer be reached. It ends each [`Pool::sole_use`] of one of them.
     pub fn retire_reachable(
         &self,
         reachable: &ReachableBlocks,
@@ -238,6 +250,7 @@ impl<D: Domain> Pool<D> {
         guard: &Guard<'_, D>,
     ) {
         for block in reachable.blocks() {
+            self.in_use.lock().end(block.offset);
             self.limbo.retire(block, guard);
         }
     }

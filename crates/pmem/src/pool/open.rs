@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
+
 use super::header::{
     FORMAT_VERSION, HEADER_BYTES, Header, KNOWN_FEATURES, MAGIC, MAGIC_CREATING,
     STATE_BITMAPS_VALID, STATE_CLEAN,
@@ -236,6 +238,7 @@ impl<D: Domain> Pool<D> {
             opened_clean: state & STATE_CLEAN != 0,
             lost_power_unsafely,
             abandoned: AtomicBool::new(false),
+            in_use: Mutex::default(),
             region,
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use lapis_index::{IndexError, IndexKey, Outcome};
+use lapis_index::{IndexError, IndexKey, IndexKind, Outcome};
 
 use super::harness::{Keys, On, Place, Tested, assert_sound, root_field, set_root_field, so_many};
 
@@ -85,6 +85,23 @@ pub fn two_indexes_in_one_pool_do_not_meet<K: Keys + ?Sized>(tested: Tested) {
         two.visit_blocks(visitor, &mut |_, _| {});
     });
     assert!(pool.audit(&reachable).is_clean());
+}
+
+pub fn a_second_handle_is_refused_unless_locks_are_in_the_pool<K: Keys + ?Sized>(tested: Tested) {
+    use IndexKind::{Cceh, FastFair, LevelHash, PClht};
+    let place = Place::new();
+    let pool = place.create();
+    let first = tested.create::<_, K>(&pool, "index");
+    let second = tested.try_open::<K>(&pool, "index");
+    if [Cceh, FastFair, LevelHash, PClht].contains(&tested.kind) {
+        let key = K::number(1);
+        let _ = second.unwrap().insert(K::borrow(&key), 1).unwrap();
+        assert_eq!(first.get(K::borrow(&key)), Some(1));
+        return;
+    }
+    assert!(matches!(second.err(), Some(IndexError::InUse)));
+    drop(first);
+    assert!(tested.try_open::<K>(&pool, "index").is_ok());
 }
 
 pub fn a_root_of_another_kind_is_refused<K: Keys + ?Sized>(tested: Tested) {

@@ -43,6 +43,7 @@ macro_rules! suite_of_every_index {
                 a_root_of_another_kind_is_refused
                 a_root_of_another_key_kind_is_refused
                 a_newer_format_is_refused
+                a_second_handle_is_refused_unless_locks_are_in_the_pool
                 #[cfg_attr(miri, ignore = "time")]
                 a_full_pool_refuses_cleanly_and_takes_keys_again_after_removals
                 iteration_stops_when_it_is_told_to;
