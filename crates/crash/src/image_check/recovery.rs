@@ -160,9 +160,17 @@ pub(super) unsafe fn recover<'r>(
     let mut state = recovered.state.clone();
     let probes = subject.probes(recovered.state, expectation.interrupted, seed);
     // Of every other image: it is opened once more when so many have been tried.
-    let tried_before_opening =
-        1 + (seed.rotate_left(24) % (2 * probes.len().max(1)) as u64) as usize;
+    let draw = |bits: u32, every: usize| {
+        (seed.rotate_left(bits) % (every * probes.len().max(1)) as u64) as usize
+    };
+    let tried_before_opening = 1 + draw(24, 2);
+    // Of one in eight: its free space is found again then, as a pool in use does in the background. What the others make of
+    // that is compared in the end.
+    let tried_before_reclaiming = draw(48, 8);
     for (index, probe) in probes.iter().enumerate() {
+        if index == tried_before_reclaiming {
+            audit(&live)?;
+        }
         live.perform(probe)
             .map_err(|what| Failure::Broken { what: format!("{probe:?}: {what}") })?;
         if !live.was_refused() {
@@ -171,6 +179,10 @@ pub(super) unsafe fn recover<'r>(
         if extent != Extent::Operations && index + 1 == tried_before_opening {
             // What a power cut has left may harm what was written after it, once it is recovered from again.
             scratch.note(&live);
+            // Every other one is shut down cleanly, with its free space found again or not.
+            if let (true, Some(pool)) = (seed.rotate_left(40).is_multiple_of(2), live.pool()) {
+                pool.keep();
+            }
             drop(live);
             live = open(Expectation { shut_down: false, ..expectation })?.ok_or(Failure::Gone)?;
             holds(&live, &state, seed, |what| Failure::Broken {

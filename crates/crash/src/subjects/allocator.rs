@@ -49,6 +49,8 @@ pub enum AllocatorOperation {
         /// Which slot.
         slot: usize,
     },
+    /// A reader pins, and stays until the pool is closed: what is freed meanwhile waits until then.
+    Pin,
 }
 
 /// The allocator, to check.
@@ -75,8 +77,10 @@ enum Draws {
 const RUN_SLOTS: usize = 10;
 /// Operations on runs that are tried after a recovery.
 const RUN_PROBES: usize = 12;
-/// So many operations are of one kind: as many as there are between a shutdown and the next.
+/// Of runs, so many operations are of one kind: as many as there are between a shutdown and the next.
 const PHASE: usize = 61;
+/// So many operations before a shutdown a reader pins.
+const PINNED: usize = 10;
 /// Chunks that the first table names, and those that the second one takes.
 const FIRST_TABLE_CHUNKS: usize = 7680;
 const SECOND_TABLE_CHUNKS: usize = 128;
@@ -211,7 +215,10 @@ impl Subject for AllocatorSubject {
             }
         }
         (0..count)
-            .map(|_| {
+            .map(|index| {
+                if (index + 1) % PHASE == PHASE - PINNED {
+                    return AllocatorOperation::Pin;
+                }
                 let slot = random.random_range(0..SLOTS);
                 match random.random_range(0..10) {
                     0..=2 => AllocatorOperation::Free { slot },
@@ -249,6 +256,7 @@ impl Subject for AllocatorSubject {
             probes.extend((0..RUN_PROBES).map(|_| Self::short_run_operation(&mut random)));
             return probes;
         }
+        probes.extend(random.random::<bool>().then_some(AllocatorOperation::Pin));
         for _ in 0..3 {
             let slot = random.random_range(0..SLOTS);
             let tail_bytes = [100, 4000, 20_000, 70_000][random.random_range(0..4)];
@@ -285,6 +293,7 @@ impl Subject for AllocatorSubject {
             AllocatorOperation::Free { slot } => {
                 state.remove(&slot);
             }
+            AllocatorOperation::Pin => {}
         }
     }
 
@@ -309,6 +318,10 @@ impl LiveDirectory {
         let (pool, domain) = (&self.pool, self.pool.domain());
         let guard = pool.pin();
         let (slot, block) = match *operation {
+            AllocatorOperation::Pin => {
+                std::mem::forget(guard);
+                return Ok(());
+            }
             AllocatorOperation::Free { slot } => (slot, None),
             AllocatorOperation::Replace { slot, tail_bytes, number } => {
                 let mut block = pool.allocate_with_tail::<Entry>(tail_bytes).map_err(text)?;

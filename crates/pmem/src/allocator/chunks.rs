@@ -1,11 +1,12 @@
 //! Chunks: the pool's 64 KiB pieces, their descriptors, and which of them are free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cell::{Link, PCell};
 use crate::commit::Committed;
 use crate::domain::{self, Domain};
 use crate::pool::Pool;
+use crate::reachable::ReachabilityProblem;
 use crate::region::{EXTENT_BYTES, Region, RegionError};
 
 use super::classes::ClassId;
@@ -215,6 +216,7 @@ impl ChunkMap {
             let count = descriptor.chunks().max(1);
             match (descriptor.kind(), descriptor.class()) {
                 (SLAB, Some(class)) if !self.needs_reclaim => slab(class, at),
+                (FREE, _) if pool.domain().commits(mutants::FREE_CHUNKS_UNNOTED) => {}
                 (FREE, _) => self.add_free(at, 1),
                 (UNKNOWN, _) => {
                     tracing::warn!(chunk = at, count, "a chunk's descriptor is damaged")
@@ -392,6 +394,24 @@ impl ChunkMap {
             at = at.saturating_add(descriptor.chunks().max(1));
         }
         runs
+    }
+
+    /// Where the free runs are others than those that no descriptor has, of a [`ChunkMap::survey`].
+    pub(super) fn miscounted(&self, runs: &[(u32, Descriptor)]) -> Vec<ReachabilityProblem> {
+        let mut free = BTreeMap::<u32, u32>::new();
+        for &(chunk, _) in runs.iter().filter(|(_, descriptor)| descriptor.kind() == FREE) {
+            match free.last_entry() {
+                Some(mut run) if run.key() + run.get() == chunk => *run.get_mut() += 1,
+                _ => _ = free.insert(chunk, 1),
+            }
+        }
+        let firsts: BTreeSet<_> = free.keys().chain(self.free.keys()).copied().collect();
+        let miscount = |first: u32| {
+            let [free, listed] =
+                [&free, &self.free].map(|runs| runs.get(&first).map_or(0, |&count| count.into()));
+            ReachabilityProblem::miscount(first, free, listed)
+        };
+        firsts.into_iter().filter_map(miscount).collect()
     }
 
     /// Forgets what is free, before a reclaim says so anew; afterwards nothing is left of that.

@@ -2,7 +2,7 @@
 
 use crate::domain::Domain;
 use crate::pool::Pool;
-use crate::reachable::ReachableBlocks;
+use crate::reachable::{ReachableBlocks, SlabMarks};
 use crate::region::EXTENT_BYTES;
 
 use super::chunks::{Descriptor, LARGE, SLAB};
@@ -128,6 +128,22 @@ impl BlockMap {
 }
 
 impl ReachableBlocks {
+    /// These and other blocks.
+    pub(super) fn with<D: Domain>(&self, pool: &Pool<D>, others: &[Block]) -> Self {
+        let (mut all, mut map) = (self.clone(), BlockMap::new(pool));
+        let located = others.iter().filter_map(|block| map.locate(block.offset, block.bytes));
+        for Located { first, descriptor, index, words, .. } in located {
+            let Some(index) = index else {
+                all.large.insert(first, descriptor.chunks());
+                continue;
+            };
+            let marks = all.slabs.entry(first);
+            let marks = marks.or_insert_with(|| SlabMarks { descriptor, words: vec![0; words] });
+            marks.words[index / 64] |= 1 << (index % 64);
+        }
+        all
+    }
+
     /// The bitmap of reachable blocks of the slab at `first`.
     pub(super) fn slab_marks(&self, first: u32, class: ClassId) -> Vec<u64> {
         match self.slabs.get(&first) {

@@ -54,6 +54,7 @@
 //!
 //! Each of 16 caches keeps up to 128 free blocks of a class. Before a pool is said to be full they give them back.
 
+mod audit;
 mod cache;
 mod chunks;
 mod classes;
@@ -69,11 +70,10 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::domain::Domain;
 use crate::host_lock::{HostGuard, lock};
 use crate::pool::{Pool, Usage};
-use crate::reachable::{AuditReport, ReachabilityProblem, ReachableBlocks, ReclaimReport};
 use crate::region::{EXTENT_BYTES, Region, RegionError};
 
 use cache::Caches;
-use chunks::{ChunkMap, FREE, LARGE, SLAB, UNKNOWN};
+use chunks::ChunkMap;
 use classes::{CLASS_COUNT, ClassId};
 pub use classes::{LARGEST_SLAB_BLOCK_BYTES, block_bytes_for};
 pub(crate) use classes::{bytes_of_size, size_of_block};
@@ -397,7 +397,7 @@ impl Allocator {
     pub(crate) fn save<D: Domain>(&self, pool: &Pool<D>) -> bool {
         self.empty_caches(pool);
         if self.needs_reclaim(pool) {
-            return false;
+            return pool.domain().commits(mutants::UNRECLAIMED_BITMAPS_VALID);
         }
         let any_loose = self.used_classes().any(|id| self.slabs_of(pool, id).has_loose());
         if any_loose {
@@ -432,133 +432,6 @@ impl Allocator {
             allocated_bytes: slabs + chunks.large_bytes(pool),
             exact,
         }
-    }
-
-    pub(crate) fn reclaim<D: Domain>(
-        &self,
-        pool: &Pool<D>,
-        reachable: &ReachableBlocks,
-    ) -> ReclaimReport {
-        if let [problem, ..] = reachable.problems() {
-            // What hangs below a broken reference was not visited, and is somebody's all the same.
-            tracing::warn!(%problem, "references are broken: no block is taken for lost");
-            return ReclaimReport::default();
-        }
-        let _ = self.caches.drain(pool.domain());
-        let mut chunks = lock(pool.domain(), &self.chunks);
-        let mut report = ReclaimReport::default();
-        for class in self.used_classes() {
-            self.slabs_of(pool, class).forget();
-        }
-        let limbo = pool.limbo().blocks::<D>();
-        let in_limbo = |first: u32| {
-            limbo.iter().any(|block| block.offset == u64::from(first) * EXTENT_BYTES as u64)
-        };
-        let runs = chunks.survey(pool);
-        chunks.forget();
-        // Free chunks that follow each other are one run.
-        let (mut free_first, mut free_count) = (0, 0);
-        for (first, descriptor) in runs {
-            let count = descriptor.chunks().max(1);
-            match descriptor.kind() {
-                SLAB => {
-                    let Some(class) = descriptor.class() else { continue };
-                    let mut slabs = self.slabs_of(pool, class);
-                    let mut marks = reachable.slab_marks(first, class);
-                    for block in &limbo {
-                        if ClassId::for_bytes(block.bytes) == Some(class)
-                            && let Some(index) = class.index_in_slab(first, block.offset)
-                        {
-                            marks[index / 64] |= 1 << (index % 64);
-                        }
-                    }
-                    report.reachable_blocks += reachable.slab_count(first);
-                    if marks.iter().all(|&word| word == 0) {
-                        pool.domain().happens("an unreachable slab is reclaimed");
-                        report.freed_chunks += u64::from(count);
-                        chunks.free_run(pool, first, count);
-                    } else {
-                        slabs.adopt(class, first, marks, true);
-                    }
-                }
-                LARGE => {
-                    let leaks = pool.domain().commits(mutants::LEAK_ON_CRASH);
-                    if reachable.has_large(first) || in_limbo(first) || leaks {
-                        report.reachable_blocks += u64::from(reachable.has_large(first));
-                    } else {
-                        pool.domain().happens("an unreachable large block is reclaimed");
-                        report.freed_chunks += u64::from(count);
-                        chunks.free_run(pool, first, count);
-                    }
-                }
-                FREE if first == free_first + free_count => free_count += count,
-                FREE => {
-                    if free_count > 0 {
-                        chunks.add_free(free_first, free_count);
-                    }
-                    (free_first, free_count) = (first, count);
-                }
-                // Damaged: nobody knows whose they are.
-                _ => {}
-            }
-        }
-        if free_count > 0 {
-            chunks.add_free(free_first, free_count);
-        }
-        report
-    }
-
-    pub(crate) fn audit<D: Domain>(
-        &self,
-        pool: &Pool<D>,
-        reachable: &ReachableBlocks,
-    ) -> AuditReport {
-        let mut report =
-            AuditReport { problems: reachable.problems().to_vec(), ..Default::default() };
-        if self.needs_reclaim(pool) {
-            return report;
-        }
-        self.settle(pool);
-        let limbo = pool.limbo().blocks::<D>();
-        let in_limbo = |offset: u64| limbo.iter().any(|block| block.offset == offset);
-        // By words of the bitmaps: they differ in few blocks, if in any.
-        for class in self.used_classes() {
-            let slabs = self.slabs_of(pool, class);
-            for (first, bitmap) in slabs.bitmaps() {
-                let marks = reachable.marks_of(first);
-                for (at, &in_use) in bitmap.iter().enumerate() {
-                    report.allocated_blocks += u64::from(in_use.count_ones());
-                    let leaked = in_use & !marks.get(at).copied().unwrap_or(0);
-                    let offsets = bits(leaked).map(|bit| class.offset_of(first, at * 64 + bit));
-                    report.leaked.extend(offsets.filter(|&offset| !in_limbo(offset)));
-                }
-            }
-        }
-        for (first, descriptor) in lock(pool.domain(), &self.chunks).survey(pool) {
-            if descriptor.kind() == UNKNOWN {
-                let what = format!("the descriptor of chunk {first} is damaged");
-                report.problems.push(ReachabilityProblem::Structure { what });
-            }
-            if descriptor.kind() == LARGE {
-                report.allocated_blocks += 1;
-                let offset = u64::from(first) * EXTENT_BYTES as u64;
-                if !reachable.has_large(first) && !in_limbo(offset) {
-                    report.leaked.push(offset);
-                }
-            }
-        }
-        // The other direction: a reachable block that the allocator thinks is free would be handed
-        // out twice.
-        for (first, class, marks) in reachable.slabs_with_marks() {
-            let slabs = self.slabs_of(pool, class);
-            let in_use = slabs.bitmap_of(first);
-            for (at, &reachable) in marks.iter().enumerate() {
-                let lacking = reachable & !in_use.get(at).copied().unwrap_or(0);
-                let offsets = bits(lacking).map(|bit| class.offset_of(first, at * 64 + bit));
-                report.unallocated.extend(offsets);
-            }
-        }
-        report
     }
 }
 

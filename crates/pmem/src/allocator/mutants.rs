@@ -8,7 +8,7 @@ mutants! {
 
     /// A large block that was allocated before a crash and never linked is not found free again.
     LEAK_ON_CRASH = "allocator/leak-on-crash" =>
-        at("pmem/src/allocator/mod.rs, reclaim")
+        at("pmem/src/allocator/audit.rs, reclaim")
         .published("PMRace (Chen et al., ASPLOS 2022), of P-CLHT's new table");
 
     /// The high-water mark is not persisted when it moves: after a crash, chunks beyond it are
@@ -54,4 +54,21 @@ mutants! {
     FREES_OF_UNREAD_SLABS_FORGOTTEN = "allocator/frees-of-unread-slabs-forgotten" =>
         at("pmem/src/allocator/mod.rs, save")
         .in_runs(&["allocator:runs"]);
+
+    /// A clean shutdown after a crash from which nothing was reclaimed says that the saved bitmaps are valid.
+    // A4.
+    UNRECLAIMED_BITMAPS_VALID = "allocator/unreclaimed-bitmaps-valid" =>
+        at("pmem/src/allocator/mod.rs, save");
+
+    /// Chunks that no descriptor has are not noted as free when the descriptors are read.
+    FREE_CHUNKS_UNNOTED = "allocator/free-chunks-unnoted" =>
+        at("pmem/src/allocator/chunks.rs, discover");
+
+    /// Blocks that wait for readers when the pool is shut down are not freed.
+    RETIRED_FORGOTTEN = "allocator/retired-forgotten" =>
+        at("pmem/src/pool/open.rs, shut_down");
+
+    /// Blocks that wait for readers are taken for free by a reclaim.
+    LIMBO_RECLAIMED = "allocator/limbo-reclaimed" =>
+        at("pmem/src/allocator/audit.rs, reclaim");
 }

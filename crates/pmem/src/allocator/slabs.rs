@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::cell::{Link, PCell};
 use crate::domain::Domain;
 use crate::pool::Pool;
+use crate::reachable::ReachabilityProblem;
 
 use super::cache::REFILL;
 use super::classes::ClassId;
@@ -176,6 +177,22 @@ impl ClassSlabs {
         self.slabs.values().map(count).sum()
     }
 
+    /// Slabs of which other blocks would be handed out than their bitmaps have free.
+    pub(super) fn miscounted(&self, class: ClassId) -> Vec<ReachabilityProblem> {
+        let mut partial = self.partial.clone();
+        partial.sort_unstable();
+        let listings = |first: u32| {
+            let begin = partial.partition_point(|&other| other < first);
+            partial[begin..].iter().take_while(|&&other| other == first).count()
+        };
+        let miscount = |(&first, slab): (&u32, &Slab)| {
+            let in_use: usize = slab.bitmap.iter().map(|word| word.count_ones() as usize).sum();
+            let free = class.blocks_per_slab().saturating_sub(in_use);
+            ReachabilityProblem::miscount(first, free as u64, (listings(first) * slab.free) as u64)
+        };
+        self.slabs.iter().filter_map(miscount).collect()
+    }
+
     /// The bitmap of blocks in use of the slab at `first`; empty if there is none.
     pub(super) fn bitmap_of(&self, first: u32) -> &[u64] {
         self.slabs.get(&first).map_or(&[], |slab| &slab.bitmap)
@@ -200,4 +217,27 @@ fn saved_bitmap<D: Domain>(
 /// Where the bitmap of the slab that begins at chunk `first` is saved.
 fn bitmap_start(first: u32) -> Link<PCell<u64>> {
     Link::from_bits(u64::from(first) * crate::region::EXTENT_BYTES as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slab_that_is_not_listed_or_counts_its_free_blocks_wrong_is_found() {
+        let class = ClassId::for_bytes(100).unwrap();
+        let mut slabs = ClassSlabs::default();
+        slabs.adopt_empty(class, 3);
+        slabs.take(class, &mut Vec::new());
+        assert_eq!(slabs.miscounted(class), []);
+        let free = class.blocks_per_slab() - slabs.blocks_in_use() as usize;
+        let found = |slabs: &ClassSlabs, listed: usize| {
+            let miscount = ReachabilityProblem::miscount(3, free as u64, listed as u64);
+            assert_eq!(slabs.miscounted(class), miscount.into_iter().collect::<Vec<_>>());
+        };
+        slabs.slabs.get_mut(&3).unwrap().free -= 1;
+        found(&slabs, free - 1);
+        slabs.partial.clear();
+        found(&slabs, 0);
+    }
 }

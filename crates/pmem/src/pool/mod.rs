@@ -318,6 +318,11 @@ impl<D: Domain> Pool<D> {
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
+
+    /// Takes [`Pool::abandon`] back.
+    pub fn keep(&self) {
+        self.abandoned.store(false, Ordering::Relaxed);
+    }
 }
 
 /// How much of a pool is used.

@@ -8,6 +8,7 @@ use crate::cell::{Link, Persistent};
 use crate::domain::Domain;
 use crate::parts::KnownParts;
 use crate::pool::Pool;
+use crate::region::EXTENT_BYTES;
 
 mod part;
 
@@ -30,11 +31,29 @@ pub enum ReachabilityProblem {
         /// The block.
         offset: u64,
     },
+    /// The allocator would hand out other blocks or chunks than those that are free: some are lost until the pool is
+    /// opened again, or would be given out twice.
+    FreeSpace {
+        /// The slab, or the first of the chunks.
+        offset: u64,
+        /// How many are free.
+        free: u64,
+        /// How many would be handed out.
+        listed: u64,
+    },
     /// Something the structure itself found wrong.
     Structure {
         /// What.
         what: String,
     },
+}
+
+impl ReachabilityProblem {
+    /// Of what begins at a chunk so many are free, and so many would be handed out.
+    pub(crate) fn miscount(chunk: u32, free: u64, listed: u64) -> Option<Self> {
+        let offset = u64::from(chunk) * EXTENT_BYTES as u64;
+        (free != listed).then_some(Self::FreeSpace { offset, free, listed })
+    }
 }
 
 impl std::fmt::Display for ReachabilityProblem {
@@ -44,6 +63,12 @@ impl std::fmt::Display for ReachabilityProblem {
                 write!(f, "a reference to {offset:#x}, where no block of {bytes} bytes begins")
             }
             Self::ReachedTwice { offset } => write!(f, "the block at {offset:#x} has two owners"),
+            Self::FreeSpace { offset, free, listed } => {
+                write!(
+                    f,
+                    "at {offset:#x} {free} blocks or chunks are free, and {listed} would be handed out"
+                )
+            }
             Self::Structure { what } => f.write_str(what),
         }
     }
@@ -189,11 +214,11 @@ pub struct ReclaimReport {
 pub struct AuditReport {
     /// Blocks the allocator counts as in use.
     pub allocated_blocks: u64,
-    /// Offsets of blocks that are allocated but not reachable.
+    /// Offsets of blocks that are allocated, and neither reachable nor in limbo.
     pub leaked: Vec<u64>,
-    /// Offsets of blocks that are reachable but that the allocator would hand out again.
+    /// Offsets of blocks that are reachable or in limbo and that the allocator would hand out again.
     pub unallocated: Vec<u64>,
-    /// What the visitor was told, and what is damaged in the allocator's own tables.
+    /// What the visitor was told, and what is damaged or miscounted in the allocator's own tables.
     pub problems: Vec<ReachabilityProblem>,
 }
 

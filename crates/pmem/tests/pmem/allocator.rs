@@ -627,6 +627,42 @@ fn a_retired_block_waits_for_the_guards_that_were_alive() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
+fn what_was_retired_before_a_clean_shutdown_is_free_after_it() {
+    let (file, pool) = PoolFile::create(1 << 20, 1 << 30);
+    let blocks = [100, 100_000].map(|bytes| (take(&pool, bytes).unwrap(), bytes));
+    let guard = pool.pin();
+    for (block, bytes) in blocks {
+        pool.retire(block, bytes, Committed::nothing_to_do(), &guard);
+    }
+    drop(guard);
+    drop(pool);
+    let pool = file.open();
+    assert!(!pool.needs_reclaim());
+    let audit = pool.audit(&pool.reachable(|_| {}));
+    assert!(audit.is_clean(), "{audit:?}");
+}
+
+#[test]
+fn a_reclaim_leaves_what_readers_may_see_and_frees_the_rest() {
+    const BYTES: [usize; 2] = [100, 100_000];
+    let pool = counting_pool(1 << 20);
+    let lost = BYTES.map(|bytes| take(&pool, bytes).unwrap());
+    let retired = BYTES.map(|bytes| take(&pool, bytes).unwrap());
+    let guard = pool.pin();
+    for (block, bytes) in retired.into_iter().zip(BYTES) {
+        pool.retire(block, bytes, Committed::nothing_to_do(), &guard);
+    }
+    let nothing = pool.reachable(|_| {});
+    pool.reclaim(&nothing);
+    let audit = pool.audit(&nothing);
+    assert!(audit.is_clean(), "{audit:?}");
+    assert_eq!(audit.allocated_blocks, 2);
+    let taken = BYTES.map(|bytes| take(&pool, bytes).unwrap());
+    assert_eq!(taken, lost);
+}
+
+#[test]
 fn threads_never_share_a_block() {
     let rounds = if cfg!(miri) { 200 } else { 20_000_u64 };
     let pool = Pool::create_anonymous(1 << 20).unwrap();
