@@ -185,17 +185,14 @@ impl ImageChecker {
         self.check_to(subject, expectation, seed, Extent::Check { whole_check_every }).0
     }
 
-    /// Whether the recovery of the image that the region holds comes to an event: to a repair, that is. Leaves the
+    /// The events that the recovery of the image that the region holds comes to: repairs, that is. Leaves the
     /// region as it was.
     pub(crate) fn repairs(
         &mut self,
         subject: &dyn AnySubject,
         expectation: Expectation<'_>,
-    ) -> bool {
-        let count = |machine: &Modelled| -> u64 {
-            machine.events().values().map(|event| event.count).sum()
-        };
-        let before = count(&self.light);
+    ) -> Vec<&'static str> {
+        let before = self.light.events();
         let scratch = Scratch::of(&self.region, &self.devices);
         let opened = guarded(|| {
             // SAFETY: the pool made from the alias is dropped here.
@@ -203,7 +200,12 @@ impl ImageChecker {
         });
         self.light.revert(&mut self.region);
         self.devices.iter().for_each(ModelledSsd::revert);
-        opened.is_ok() && count(&self.light) > before
+        if opened.is_err() {
+            return Vec::new();
+        }
+        let count = |name| before.get(name).map_or(0, |event| event.count);
+        let after = self.light.events().into_iter();
+        after.filter(|(name, event)| event.count > count(*name)).map(|(name, _)| name).collect()
     }
 
     /// [`ImageChecker::check`], of which only the operations, and everything after them, are left to do:

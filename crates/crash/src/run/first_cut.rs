@@ -4,6 +4,8 @@
 //! does that. If it is not done durably, that may show only much later, after another power cut and in a state that it
 //! takes many operations to come to. So there are runs that begin with what a power cut has left.
 
+use std::collections::BTreeMap;
+
 use lapis_device::{CrashCause, CrashPoints, CrashStates, Image, ImageBudget};
 
 use super::Run;
@@ -84,6 +86,36 @@ impl FirstCut {
     }
 }
 
+/// Looks at images of an operation, of which one may be left.
+#[derive(Debug)]
+struct Looks {
+    /// The crash points in the operation or just after it.
+    positions: Vec<usize>,
+    first: usize,
+}
+
+impl Looks {
+    /// Those that the seed and the operation determine.
+    fn at(positions: Vec<usize>, options: &ExploreOptions) -> Self {
+        Self { positions, first: hash_of(&(options.seed, options.cut_in)) as usize }
+    }
+
+    fn choice(&self, look: usize) -> usize {
+        /// Odd, so that each look is at another choice.
+        const STEP: usize = 0x9E37_79B9_7F4A_7C15;
+        self.first.wrapping_add(look.wrapping_mul(STEP))
+    }
+
+    fn position(&self, look: usize) -> usize {
+        self.positions[self.choice(look) % self.positions.len()]
+    }
+
+    fn image(&self, look: usize, states: &CrashStates<'_>) -> Image {
+        let choice = self.choice(look);
+        one_image(states, choice as u64, choice / self.positions.len())
+    }
+}
+
 impl Run {
     /// Cuts the power at one of the crash points in the last operation or just after it, and leaves one of its images;
     /// which, the seed determines.
@@ -103,8 +135,10 @@ impl Run {
             let number = options.cut_in;
             return Err(format!("the power cannot be cut in operation {number}").into());
         }
-        let choice = self.choice_of_cut(subject, options, &positions)?;
-        let position = positions[choice % positions.len()];
+        let looks = BTreeMap::from([(last, Looks::at(positions, options))]);
+        let found = self.repairs_found(subject, options, &looks)?;
+        let (looks, look) = (&looks[&last], found.get(&last).map_or(0, |(look, _)| *look));
+        let position = looks.position(look);
 
         let mut checker = self.checker(subject, options)?;
         let (mut points, mut markers) = (self.crash_points(options), Markers::default());
@@ -118,7 +152,7 @@ impl Run {
             }
         };
         let states = points.states();
-        let image = one_image(&states, choice as u64, choice / positions.len());
+        let image = looks.image(look, &states);
         checker.apply(&states, &image).map_err(|e| e.to_string())?;
         let left = checker.contents();
         let expectation = markers.expectation(&self);
@@ -135,38 +169,67 @@ impl Run {
         Ok((cut, left))
     }
 
-    /// Which of these crash points is chosen, and which of its images.
-    fn choice_of_cut(
+    /// The operations, from this one on, in which a cut leaves something to repair, by what the recovery comes to then.
+    pub(crate) fn repaired_cuts(
         &self,
         subject: &dyn AnySubject,
         options: &ExploreOptions,
-        positions: &[usize],
-    ) -> Result<usize, RecordError> {
-        /// Odd, so that each look is at another choice.
-        const STEP: usize = 0x9E37_79B9_7F4A_7C15;
-        let first = hash_of(&(options.seed, options.cut_in)) as usize;
-        let choice_of = |look: usize| first.wrapping_add(look.wrapping_mul(STEP));
-        let mut chosen = LOOKED_AT;
+        from: usize,
+    ) -> Result<BTreeMap<&'static str, Vec<usize>>, String> {
+        let mut positions: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let (mut points, mut markers) = (self.crash_points(options), Markers::default());
+        while let Some(point) = points.advance() {
+            markers.read(&self.trace.events, point.position);
+            let begun = markers.begun.filter(|&begun| {
+                begun > 0 && begun as usize <= self.operations.len() && self.number(begun) >= from
+            });
+            positions.entry(begun.unwrap_or(0)).or_default().push(point.position);
+        }
+        positions.remove(&0);
+        let looks = positions.into_iter().map(|(begun, positions)| {
+            let options = ExploreOptions { cut_in: self.number(begun), ..options.clone() };
+            (begun, Looks::at(positions, &options))
+        });
+        let mut cuts: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (begun, (_, repairs)) in self.repairs_found(subject, options, &looks.collect())? {
+            for repair in repairs {
+                cuts.entry(repair).or_default().push(self.number(begun));
+            }
+        }
+        Ok(cuts)
+    }
+
+    /// Of these operations those of whose images one has something to be repaired: the first look at which it has, and
+    /// what it is.
+    fn repairs_found(
+        &self,
+        subject: &dyn AnySubject,
+        options: &ExploreOptions,
+        looks: &BTreeMap<u32, Looks>,
+    ) -> Result<BTreeMap<u32, (usize, Vec<&'static str>)>, String> {
+        let mut found: BTreeMap<u32, (usize, Vec<&'static str>)> = BTreeMap::new();
         let mut checker = self.checker(subject, options)?;
         let (mut points, mut markers) = (self.crash_points(options), Markers::default());
         while let Some(point) = points.advance() {
             self.go_to(&mut checker, &points, point.position)?;
             markers.read(&self.trace.events, point.position);
-            let is_here =
-                |look: &usize| positions[choice_of(*look) % positions.len()] == point.position;
-            for look in (0..chosen).filter(is_here) {
-                let (choice, states) = (choice_of(look), points.states());
-                let image = one_image(&states, choice as u64, choice / positions.len());
+            let Some((begun, looks)) = markers.begun.and_then(|it| looks.get_key_value(&it)) else {
+                continue;
+            };
+            let earlier = found.get(begun).map_or(LOOKED_AT, |(look, _)| *look);
+            for look in (0..earlier).filter(|&look| looks.position(look) == point.position) {
+                let states = points.states();
+                let image = looks.image(look, &states);
                 checker.apply(&states, &image).map_err(|e| e.to_string())?;
                 let repairs = checker.repairs(subject, markers.expectation(self));
                 checker.revert(&states, &image).map_err(|e| e.to_string())?;
-                if repairs {
-                    chosen = look;
+                if !repairs.is_empty() {
+                    found.insert(*begun, (look, repairs));
                     break;
                 }
             }
         }
-        Ok(choice_of(if chosen < LOOKED_AT { chosen } else { 0 }))
+        Ok(found)
     }
 
     /// Makes what a checker holds what was durable at a crash point, which is the one after that at which it is.
@@ -175,10 +238,10 @@ impl Run {
         checker: &mut ImageChecker,
         points: &CrashPoints<'_>,
         position: usize,
-    ) -> Result<(), RecordError> {
+    ) -> Result<(), String> {
         checker.bring_up_to_date(points).map_err(|e| e.to_string())?;
         let storage_bytes = self.storage_bytes(position);
-        Ok(checker.region.grow_to(storage_bytes).map_err(|e| e.to_string())?)
+        checker.region.grow_to(storage_bytes).map_err(|e| e.to_string())
     }
 }
 

@@ -23,6 +23,8 @@ const LONGER: usize = 4;
 const CUTS: usize = 24;
 /// So many of them are explored whatever they come to, and so many at most.
 const CUTS_EXPLORED: std::ops::RangeInclusive<usize> = 3..=8;
+/// Of those that leave the same to be repaired so many are explored besides.
+const CUTS_REPAIRED: usize = 4;
 /// Images spread over what comes after a first power cut, unless a run has fewer.
 const IMAGES_AFTER_CUT: u64 = 500;
 
@@ -98,8 +100,9 @@ pub fn explore_further(
     Ok(total)
 }
 
-/// Runs that begin with a power cut in one of the longest operations: some, and those that pass, or come to, what a run
-/// from the creation on does not, such as repairs by whoever changes something next. Ends with the first violation.
+/// Runs that begin with a power cut: in some operations for each thing that a recovery repairs; and in some of the longest,
+/// and those that pass, or come to, what a run from the creation on does not, such as repairs by whoever changes something
+/// next. Ends with the first violation.
 ///
 /// # Errors
 /// As for [`explore_structure`].
@@ -111,23 +114,33 @@ pub(crate) fn explore_after_cuts(
 ) -> Result<ExploreReport, CrashError> {
     let mut total = ExploreReport::default();
     for subject in &subjects_of(structure, only, options)? {
+        total.stopped |= options.stop.is_raised();
+        if options.is_over() {
+            return Ok(total);
+        }
         let run = Run::record(&**subject, options).map_err(failed(&**subject))?;
+        let from = subject.first_operation();
+        let repaired = run.repaired_cuts(&**subject, options, from).map_err(failed(&**subject))?;
+        let repaired: BTreeSet<_> =
+            repaired.values().flat_map(|cuts| cuts.iter().take(CUTS_REPAIRED)).copied().collect();
+        let longest = run.longest_operations(from, CUTS);
         let mut explored = 0;
-        for cut_in in run.longest_operations(subject.first_operation(), CUTS) {
+        for &cut_in in longest.union(&repaired) {
             total.stopped |= options.stop.is_raised();
             if options.is_over() || !total.violations.is_empty() {
                 return Ok(total);
             }
             let before = total.images;
             let options = ExploreOptions { cut_in, ..options.clone() };
-            let is_explored = explored < *CUTS_EXPLORED.start()
-                || Run::record(&**subject, &options).map_or(true, |after| after.adds_to(&run));
-            if !is_explored {
-                continue;
-            }
-            explored += 1;
-            if explored > *CUTS_EXPLORED.end() {
-                break;
+            if !repaired.contains(&cut_in) {
+                let is_explored = explored < *CUTS_EXPLORED.start()
+                    || explored < *CUTS_EXPLORED.end()
+                        && Run::record(&**subject, &options)
+                            .map_or(true, |after| after.adds_to(&run));
+                if !is_explored {
+                    continue;
+                }
+                explored += 1;
             }
             let progress = |images| progress(before + images);
             total.add(

@@ -214,6 +214,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         let _held = self.lock_structure();
         if let (false, Some(change)) = (is_complete()?, self.recorded()?) {
             self.domain().happens("a change is carried out when the table is opened");
+            let _mutant = self.domain().omitting(mutants::UNFLUSHED_COMPLETION);
             let _: Committed = self.carry_out(&change)?;
         }
         Ok(())

@@ -12,6 +12,12 @@ mutants! {
         at("index/src/cceh/directory.rs, complete_change")
         .published("Nam et al., FAST 2019, whose recovery goes by the depths of neighbours");
 
+    /// A change that a crash has cut short is completed when the table is opened, and that is not flushed.
+    // I5.
+    UNFLUSHED_COMPLETION = "cceh/unflushed-completion" =>
+        at("index/src/cceh/directory.rs, complete_change")
+        .in_runs(&["cceh:u64"]);
+
     /// Entries of the directory are replaced while the record of that is not durable.
     // I5.
     UNRECORDED_CHANGE = "cceh/unrecorded-change" => at("index/src/cceh/directory.rs, record");
