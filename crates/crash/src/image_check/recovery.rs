@@ -78,6 +78,10 @@ pub(super) unsafe fn open(
     };
     if let Some(pool) = &pool {
         pool.abandon();
+        if pool.roots().iter().any(|(name, ..)| name.is_empty()) {
+            let what = "H4: the pool has a root without a name".to_owned();
+            return Err(Failure::Invariant { what });
+        }
         if expectation.shut_down && (!pool.opened_clean() || pool.needs_reclaim()) {
             let what = "a clean shutdown was acknowledged and is not remembered".to_owned();
             return Err(Failure::Open { what });
@@ -256,9 +260,11 @@ fn audit(live: &AnyLive) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::Expectation;
     use crate::explore::explore_any;
     use crate::faulty_sum::FaultySum;
     use crate::options::ExploreOptions;
+    use crate::run::Run;
 
     #[test]
     fn what_is_not_there_at_the_next_opening_is_found() {
@@ -268,5 +274,32 @@ mod tests {
         let what = &report.violations[0].what;
         let expected = "it no longer works: opened again after 1 operations: found ";
         assert!(what.starts_with(expected), "{what}");
+    }
+
+    #[test]
+    fn a_root_without_a_name_is_found() {
+        let (subject, options) =
+            (FaultySum::WornOut, ExploreOptions { ops: 1, ..Default::default() });
+        let run = Run::record(&subject, &options).unwrap();
+        let mut checker = run.checker(&subject, &options).unwrap();
+        let mut points = run.crash_points(&options);
+        while points.advance().is_some() {
+            checker.bring_up_to_date(&points).unwrap();
+        }
+        let known = run.known(1);
+        let expectation = Expectation {
+            acknowledged: Some(known),
+            in_flight: None,
+            interrupted: None,
+            shut_down: false,
+        };
+        assert!(checker.check(&subject, expectation, 1, 1).is_ok());
+        let bytes = checker.contents().memory;
+        let name = bytes.windows(8).position(|it| it == b"sum\0\0\0\0\0").unwrap();
+        // SAFETY: mapped, and nobody else uses the region.
+        unsafe { checker.region.base().add(name).write_bytes(0, 8) };
+        let Err(failure) = checker.check(&subject, expectation, 1, 1) else { panic!("it is not") };
+        let what = "an invariant is broken: H4: the pool has a root without a name";
+        assert_eq!(failure.to_string(), what);
     }
 }
