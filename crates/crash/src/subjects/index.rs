@@ -2,15 +2,15 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use lapis_compiled_indexes::ModelledKey;
 use lapis_device::Modelled;
 use lapis_index::{
-    AnyIndex, Change, Exploration, Index, IndexError, IndexKey, IndexKind, IndexOf, IndexOptions,
-    IndexRoot, place_hash, with_index,
+    AnyIndex, Change, Direction, Exploration, Index, IndexError, IndexKey, IndexKind, IndexOf,
+    IndexOptions, IndexRoot, place_hash, with_index,
 };
 use lapis_pmem::{AuditReport, BlockVisitor, Guard, Pool, ReachableBlocks};
 use rand::rngs::SmallRng;
@@ -469,7 +469,8 @@ impl<K: KeySpace + ?Sized> LiveIndex<K> {
         Err(format!("iteration finds {expected:?} for {key:?}, a look-up {found:?}"))
     }
 
-    /// Looks up some keys of `state`, which the index is in: others in another turn, and in some turns all at once.
+    /// Looks up some keys of `state`, which the index is in: others in another turn, in some turns all at once, and in
+    /// some by going through all entries from the last one on.
     fn look_up_some(
         &self,
         state: &Entries<K::Buf>,
@@ -479,10 +480,33 @@ impl<K: KeySpace + ?Sized> LiveIndex<K> {
         let every = state.len().div_ceil(LOOK_UPS).max(1);
         let spread = spread(turn);
         let mut chosen = state.iter().skip((spread % every as u64) as usize).step_by(every);
-        if spread >> 8 & 31 == 0 {
-            return self.look_up_at_once(&chosen.collect::<Vec<_>>());
+        match spread >> 8 & 31 {
+            0 => self.look_up_at_once(&chosen.collect::<Vec<_>>()),
+            1 if self.index.kind().1.ordered => self.go_backward(state),
+            _ => chosen.try_for_each(|(key, value)| self.look_up(key, Some(value), pinned)),
         }
-        chosen.try_for_each(|(key, value)| self.look_up(key, Some(value), pinned))
+    }
+
+    /// From the last entry to the first one finds what is there: where nodes end, that rests on other bounds than the way
+    /// from the first one on.
+    fn go_backward(&self, state: &Entries<K::Buf>) -> Result<(), String> {
+        let mut rest = state.keys().iter().zip(state.values()).rev();
+        let mut wrong = None;
+        self.index.scan(Bound::Unbounded, Direction::Backward, &mut |key, value| {
+            let next = rest.next();
+            if next.is_some_and(|(other, it)| *it == value && K::borrow(other).cmp(key).is_eq()) {
+                return ControlFlow::Continue(());
+            }
+            wrong = Some((next, key.to_buf(), value));
+            ControlFlow::Break(())
+        });
+        match (wrong, rest.next()) {
+            (None, None) => Ok(()),
+            (Some((next, key, value)), _) => Err(format!(
+                "iteration finds {next:?} where the way back comes to {value} for {key:?}"
+            )),
+            (None, next) => Err(format!("iteration finds {next:?}, and the way back ends there")),
+        }
     }
 
     /// As [`LiveIndex::look_up`], of many keys.

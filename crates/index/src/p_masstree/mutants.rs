@@ -37,6 +37,10 @@ mutants! {
         at("index/src/p_masstree/merge.rs, join")
         .in_runs(&["p-masstree:drained"]);
 
+    /// A node is taken to begin where the one above it does: who goes backward from it goes too far.
+    PARENTS_LOWER_BOUND = "p-masstree/parents-lower-bound" =>
+        at("index/src/p_masstree/node.rs, bounds_below");
+
     PERSISTED_LOCK = "p-masstree/persisted-lock" =>
         like(p_art::CATALOGUE.entry(p_art::PERSISTED_LOCK));
 

@@ -6,6 +6,7 @@ use std::mem::offset_of;
 use lapis_pmem::{Dirty, Domain, GenerationLock, LINE_BYTES, LINK_MASK, Link, LockWord, Owned};
 use lapis_pmem::{PCell, Pool, persistent};
 
+use super::mutants;
 use super::permutation::{Permutation, WIDTH};
 use crate::index::IndexError;
 use crate::key::IndexKey;
@@ -288,7 +289,8 @@ impl<'t> View<'t> {
     /// The node's range below the child at `index` of the entries that are not beyond its bound.
     #[inline(always)]
     pub fn bounds_below<D: Domain>(&self, domain: &D, index: usize) -> [Option<Slice>; 2] {
-        let lower = if index > 0 { Some(self.slice(domain, index)) } else { self.lower };
+        let begins_behind = index > 0 && !domain.commits(mutants::PARENTS_LOWER_BOUND);
+        let lower = if begins_behind { Some(self.slice(domain, index)) } else { self.lower };
         let next = (index + 1 < self.permutation.count()).then(|| self.slice(domain, index + 1));
         let upper = match (next, self.upper) {
             (Some(next), Some(upper)) => Some(next.min(upper)),
