@@ -330,7 +330,10 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             // One of the two first segments is about to be split.
             Run::large("cceh:in-use", 2728).as_in_use(),
         ],
-        histories: &[("cceh:growing", History::GrownTable(24))],
+        histories: &[
+            ("cceh:growing", History::GrownTable(24)),
+            ("cceh:used-slot", History::UsedSlot(20, 6)),
+        ],
         persist_points: (300, 2),
         rate_operations: 60,
     },

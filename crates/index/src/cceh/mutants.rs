@@ -56,4 +56,9 @@ mutants! {
     SEGMENT_FLUSHED_IN_PART = "cceh/segment-flushed-in-part" =>
         at("index/src/cceh/segment.rs, build")
         .in_runs(&["cceh:in-use"]);
+
+    /// A reader does not look once more whether the slot that it has read an answer in is still that of its key.
+    ANSWER_UNCHECKED = "cceh/answer-unchecked" =>
+        at("index/src/cceh/read.rs, try_get")
+        .in_runs(&["cceh:used-slot"]);
 }

@@ -175,6 +175,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             ("p-masstree:splitting", History::DividedNode(permutation::WIDTH as u64)),
             ("p-masstree:joining", History::JoinedNode(permutation::WIDTH as u64)),
             ("p-masstree:taking-in", History::JoinedInto(permutation::WIDTH as u64)),
+            ("p-masstree:used-slot", History::UsedSlot(12, 1)),
             ("p-masstree:passing", History::LockedNodeMerged(permutation::WIDTH as u64)),
         ],
         persist_points: (200, 2),

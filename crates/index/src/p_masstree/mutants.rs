@@ -41,6 +41,12 @@ mutants! {
     PARENTS_LOWER_BOUND = "p-masstree/parents-lower-bound" =>
         at("index/src/p_masstree/node.rs, bounds_below");
 
+    /// A reader does not look once more whether the slot that it has read an answer in is still that of its key.
+    // M5.
+    ANSWER_UNCHECKED = "p-masstree/answer-unchecked" =>
+        at("index/src/p_masstree/read.rs, answer_at")
+        .in_runs(&["p-masstree:used-slot"]);
+
     PERSISTED_LOCK = "p-masstree/persisted-lock" =>
         like(p_art::CATALOGUE.entry(p_art::PERSISTED_LOCK));
 

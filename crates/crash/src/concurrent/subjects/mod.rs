@@ -11,6 +11,7 @@ mod pop_log;
 mod split_node;
 mod store;
 mod unlinked_node;
+mod used_slot;
 
 use lapis_index::History;
 
@@ -31,6 +32,7 @@ pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
         History::UnlinkedAbove(entries) => unlinked_node::unlinked_above(entries),
         History::NodeBehind(capacity) => divided_node::node_behind(capacity),
         History::GrownTable(before) => grown_table::grown_table(before),
+        History::UsedSlot(before, added) => used_slot::used_slot(before, added),
         History::TwoInserts(before, other) => grown_table::two_inserts(before, other),
         History::ThinnedNode => unlinked_node::thinned_node(),
         History::MergedNode(capacity) => merged_node::merged_node(capacity),
