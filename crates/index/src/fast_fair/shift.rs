@@ -1,6 +1,7 @@
 //! The writes within one node, all under its lock: shifts (FAST), truncation, and the repair of
 //! what a crash left.
 
+use lapis_pmem::domain::fence_for_other_threads;
 use lapis_pmem::{Committed, Domain, LockWord};
 
 use super::mutants;
@@ -215,7 +216,8 @@ impl Node<'_> {
             } else {
                 last
             };
-            domain.persist(&slots[count..=end]);
+            domain.flush(&slots[count..=end]);
+            fence_for_other_threads(domain);
         }
         if self.sibling(domain).is_hidden() {
             domain.happens("repair of a hidden first entry");

@@ -286,7 +286,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::large("p-bwtree:in-use", 1200).as_in_use(),
         ],
         histories: &[],
-        persist_points: (150, 2),
+        persist_points: (150, 6),
         rate_operations: 400,
     },
 };
