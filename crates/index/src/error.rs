@@ -40,7 +40,7 @@ pub enum IndexError {
         supported: u32,
     },
     /// Another handle of it is open, which is to be shared: locks are in the handle.
-    #[error("the index is open already; what changes it shares that handle")]
+    #[error("the index is open already: its handle is to be shared")]
     InUse,
     /// An option has a value the structure cannot have.
     #[error("{what}")]

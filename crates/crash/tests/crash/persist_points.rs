@@ -3,10 +3,14 @@
 //! crash persist_points -- --nocapture` prints the tables.
 
 use lapis_crash::{
-    ExploreOptions, Strategy, Structure, known_persist_points, persist_point_called,
-    structure_persist_points,
+    ExploreOptions, PersistPointRow, Strategy, Structure, known_persist_points,
+    persist_point_called, structure_persist_points,
 };
 use lapis_device::{PersistKind, PersistPoint};
+
+/// Needed, and not shown to be by these runs: of which structure, and where in its source. The fence after FAST & FAIR's
+/// repair takes, after a power cut, an update of the sibling's low key, a call that only repairs, and that key's removal.
+const NOT_SHOWN: &[(&str, &str)] = &[("fast-fair", "fast_fair/shift.rs:219:20 fence")];
 
 fn all_are_necessary(structure: Structure, (ops, runs): (usize, u64)) {
     all_are_necessary_by(Strategy::default(), structure, (ops, runs));
@@ -32,7 +36,14 @@ fn all_are_necessary_by(strategy: Strategy, structure: Structure, (ops, runs): (
         let after = if row.only_after_crashes { ", passed only after crashes" } else { "" };
         println!("  {:<70} {outcome:>8} {:>8} images{after}", row.name, row.images);
     }
-    let survived: Vec<_> = rows.iter().filter(|row| !row.killed).map(|row| &row.name).collect();
+    let is_known = |row: &PersistPointRow| {
+        let of = |&&(name, place): &&(&str, &str)| {
+            name == structure.to_string() && row.name.ends_with(place)
+        };
+        NOT_SHOWN.iter().any(|it| of(&it))
+    };
+    let survived = rows.iter().filter(|row| !row.killed && !is_known(row)).map(|row| &row.name);
+    let survived: Vec<_> = survived.collect();
     assert!(survived.is_empty(), "not shown to be necessary: {survived:#?}");
 }
 

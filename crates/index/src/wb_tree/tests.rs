@@ -173,7 +173,7 @@ fn a_log_with_any_bit_changed_is_damage_and_not_redone() {
         }
     }
     assert_eq!(places.map(|place| pool.at(place).load(domain)), [0, 4]);
-    assert_eq!(Ints::open(pool.clone(), root).unwrap().get(&0), Some(100));
+    assert_eq!(Ints::open(Arc::clone(&pool), root).unwrap().get(&0), Some(100));
 }
 
 #[test]

@@ -33,9 +33,10 @@ impl Allocator {
             tracing::warn!(%problem, "references are broken: no block is taken for lost");
             return ReclaimReport::default();
         }
-        let in_use = match pool.domain().commits(mutants::LIMBO_RECLAIMED) {
-            true => Cow::Borrowed(reachable),
-            false => Self::in_use(pool, reachable),
+        let in_use = if pool.domain().commits(mutants::LIMBO_RECLAIMED) {
+            Cow::Borrowed(reachable)
+        } else {
+            Self::in_use(pool, reachable)
         };
         let _ = self.caches.drain(pool.domain());
         let mut chunks = lock(pool.domain(), &self.chunks);
