@@ -208,9 +208,8 @@ impl Node<'_> {
         if let Some(last) = (count..slots.len()).rev().find(|&slot| key(slot) != 0) {
             domain.happens("repair of a node that a split had not emptied");
             self.clear(domain, count, last + 1);
-            // Not left to the next operation, whose lock completes no flush on aarch64: what that stores may persist
-            // before this does, and if it takes out the sibling's low key, a stale entry of that key would count
-            // again. Another thread may unlink the sibling.
+            // Before the sibling gets an entry in a parent: by that its low key could be removed without
+            // passing here, and the stale entry of that key would count again. Another thread may unlink it, too.
             let end = if domain.commits(mutants::REPAIR_FLUSHED_IN_PART) {
                 (count..last).find(|&slot| begins_line(domain, slot + 1)).unwrap_or(last)
             } else {

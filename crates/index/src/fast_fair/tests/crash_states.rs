@@ -1,22 +1,29 @@
 //! What the checker, which explores the states that a crash may leave, cannot see: repairs that answers do
 //! not depend on, and what `check` reports.
 
-use lapis_pmem::{Domain, Link};
+use std::sync::Arc;
 
-use super::{Ints, Strings, ints, strings};
+use lapis_device::{Config, Event, Modelled};
+use lapis_pmem::{Domain, Link, Pool, Region};
+
+use super::{FastFair, Ints, Strings, create_in, ints, pool, strings};
 use crate::fast_fair::node::{Node, NodeHeader};
 use crate::index::Index;
 
 /// A leaf of 256 bytes with the keys 10, 20, .. up to `count` keys, values key + 1.
 fn leaf_of(count: u64) -> Ints {
-    let tree = ints(256);
+    leaf_in(&pool(), count)
+}
+
+fn leaf_in<D: Domain>(pool: &Arc<Pool<D>>, count: u64) -> FastFair<D, u64> {
+    let tree = create_in::<D, u64>(pool, 256);
     for key in 1..=count {
         let _ = tree.insert(&(key * 10), key * 10 + 1).unwrap();
     }
     tree
 }
 
-fn set(tree: &Ints, node: Node<'_>, slot: usize, key: u64, value: u64) {
+fn set<D: Domain>(tree: &FastFair<D, u64>, node: Node<'_>, slot: usize, key: u64, value: u64) {
     node.slots[slot].key.store(tree.domain(), key);
     node.slots[slot].value.store(tree.domain(), value);
 }
@@ -29,7 +36,11 @@ fn set_hidden(tree: &Ints, node: Node<'_>) {
 /// Two leaves, the right one with the keys from 80 on, which the left one still has or has lost: as a
 /// crash leaves them right after the sibling link has become durable.
 fn interrupted_split(erased: bool) -> Ints {
-    let tree = leaf_of(14);
+    interrupted_split_in(&pool(), erased)
+}
+
+fn interrupted_split_in<D: Domain>(pool: &Arc<Pool<D>>, erased: bool) -> FastFair<D, u64> {
+    let tree = leaf_in(pool, 14);
     let domain = tree.domain();
     let left = tree.top();
     let before: Vec<(u64, u64)> =
@@ -184,4 +195,37 @@ fn keys_behind_a_duplicate_of_the_key_0_are_found() {
             assert!(!found(1) && (2..count).all(found), "{count} of {slots}");
         }
     }
+}
+
+/// If it were not, the sibling's entry in a parent might persist before it: then its low key could be removed by a way
+/// that does not pass the left leaf, where the stale entry of that key would count again.
+#[test]
+fn a_repair_is_durable_before_anything_else_is_stored() {
+    const POOL_BYTES: usize = 1 << 20;
+    let region = Region::anonymous(POOL_BYTES, POOL_BYTES).unwrap();
+    let machine = Modelled::over(&region, Config::tracing());
+    let pool = Arc::new(Pool::create(region, machine.clone()).unwrap());
+    let tree = interrupted_split_in(&pool, false).reopened(1);
+    let left = tree.top();
+    let line_of = |offset: u64| (offset / 64) as u32;
+    let leaf = line_of(left.link.offset())..line_of(left.link.offset() + 256);
+    let _ = machine.take_trace();
+    let _ = tree.update(&100, 7).unwrap();
+
+    let stale = &left.slots[7..14];
+    assert!(stale.iter().all(|slot| slot.key.load(tree.domain()) == 0));
+    let place = std::ptr::from_ref(&stale[0]).addr() - pool.region().base().addr();
+    let cleared = line_of(place as u64)..leaf.end;
+    let trace = machine.take_trace();
+    let stores_to = |event: &Event| event.stored().map(|stored| stored.line);
+    let last = trace
+        .events
+        .iter()
+        .rposition(|event| stores_to(event).is_some_and(|line| cleared.contains(&line)));
+    let mut next = trace.events[last.unwrap() + 1..].iter().filter(|event| {
+        let elsewhere = stores_to(event).is_some_and(|line| !leaf.contains(&line));
+        elsewhere || matches!(event, Event::Fence { .. })
+    });
+    assert!(matches!(next.next(), Some(Event::Fence { .. })));
+    pool.abandon();
 }
