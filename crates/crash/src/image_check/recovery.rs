@@ -20,6 +20,8 @@ pub(super) struct Scratch<'r> {
     devices: &'r [ModelledSsd],
     walks: Option<&'r Rc<dyn WalkMemory>>,
     pub(super) mapped: Cell<usize>,
+    /// The pool was opened once.
+    has_opened: Cell<bool>,
     /// Entries of the log of reads when operations were first tried.
     pub(super) reads_before_operations: Cell<Option<usize>>,
     /// For [`Extent::Operations`]: the state after the recovery, and after each operation that was tried.
@@ -30,8 +32,8 @@ impl<'r> Scratch<'r> {
     pub(super) fn of(region: &'r Region, devices: &'r [ModelledSsd]) -> Self {
         let mapped = Cell::new(region.mapped_bytes());
         let reads_before_operations = Cell::new(None);
-        let states = RefCell::default();
-        Self { region, devices, walks: None, mapped, reads_before_operations, states }
+        let (has_opened, states) = Default::default();
+        Self { region, devices, walks: None, mapped, has_opened, reads_before_operations, states }
     }
 
     /// The same, with walks over the structure that may leave out what is known.
@@ -78,7 +80,9 @@ pub(super) unsafe fn open(
     };
     if let Some(pool) = &pool {
         pool.abandon();
-        if pool.roots().iter().any(|(name, ..)| name.is_empty()) {
+        // What a power cut has left shows the first time.
+        let is_first = !scratch.has_opened.replace(true);
+        if is_first && pool.roots().iter().any(|(name, ..)| name.is_empty()) {
             let what = "H4: the pool has a root without a name".to_owned();
             return Err(Failure::Invariant { what });
         }
