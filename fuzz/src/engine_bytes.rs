@@ -1,7 +1,7 @@
 //! Bytes laid over what an engine has written, under checksums that are right: so what stands behind the checksums gets to
 //! see them. Opening, checking, reading and writing end in an answer or an error.
 //!
-//! The fuzz targets `page`, `superblock` and `engine_log` are these functions, and so is a test of the engine
+//! The fuzz targets `page`, `superblock`, `engine_log` and `backup` are these functions, and so is a test of the engine
 //! (`crates/engine/tests/engine/formats.rs`), which tries some changes of valid bytes.
 
 use std::ops::ControlFlow;
@@ -11,7 +11,8 @@ use lapis_blocks::block_log::{BlockLogOptions, Recovery};
 use lapis_buffer::{BufferOptions, SpaceOptions};
 use lapis_device::{ModelledSsd, SsdConfig};
 use lapis_engine::{
-    Durability, Engine, EngineOptions, KeyRange, LeafLayout, Storage, TableStructure, salvage,
+    BackupError, Durability, Engine, EngineError, EngineOptions, KeyRange, LeafLayout, Storage,
+    TableStructure, salvage, verify_backup,
 };
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, FlushMethod, Hardware};
 
@@ -30,6 +31,8 @@ struct Left {
     used: Vec<u64>,
     /// Kinds and payloads of records of its log.
     records: Vec<(u8, Vec<u8>)>,
+    /// All that it holds, as a backup of one block.
+    backup: Vec<u8>,
 }
 
 fn hardware() -> Hardware {
@@ -83,6 +86,8 @@ static LEFT: LazyLock<Left> = LazyLock::new(|| {
     while let Some(record) = recovery.next_record().expect("a whole log") {
         records.push((record.kind, record.payload.to_vec()));
     }
+    let mut backup = Vec::new();
+    engine.backup(&mut backup).expect("no request fails");
     engine.close().expect("no request fails");
     drop(engine);
     let mut block = vec![0; BLOCK_BYTES];
@@ -91,7 +96,7 @@ static LEFT: LazyLock<Left> = LazyLock::new(|| {
         block.iter().any(|&byte| byte != 0)
     });
     let used = used.collect();
-    Left { pages, log, used, records }
+    Left { pages, log, used, records, backup }
 });
 
 /// The devices, to be changed.
@@ -167,6 +172,57 @@ pub fn engine_log(mut input: &[u8]) {
     appended.sync().expect("no request fails");
     drop(appended);
     use_it(&pages, &log);
+}
+
+/// The header of a backup, and what its blocks begin with. Layout: `crates/engine/src/backup/mod.rs`.
+const BACKUP_HEADER_BYTES: usize = 40;
+const BACKUP_BLOCK_HEADER_BYTES: usize = 8;
+const LAST_BLOCK: u32 = 1 << 31;
+
+/// A backup. The input is where to cut its payload in two blocks (2 bytes), how many bytes of it are repeated (1 byte; none, if
+/// not a multiple of 4), and spots in it.
+pub fn backup(input: &[u8]) {
+    let [low, high, again, spots @ ..] = input else { return };
+    let (header, block) = LEFT.backup.split_at(BACKUP_HEADER_BYTES);
+    let mut payload = block[BACKUP_BLOCK_HEADER_BYTES..].to_vec();
+    let cut = usize::from(u16::from_le_bytes([*low, *high])) % payload.len();
+    let again = if again.is_multiple_of(4) { usize::from(*again) } else { 0 };
+    let repeated = (cut + again).min(payload.len());
+    payload.splice(cut..cut, payload[cut..repeated].to_vec());
+    change(&mut payload, spots);
+    let mut stream = header.to_vec();
+    let (first, second) = payload.split_at(cut);
+    for (number, payload, last) in [(0_u64, first, 0), (1, second, LAST_BLOCK)] {
+        let length = (payload.len() as u32 | last).to_le_bytes();
+        let place = [&header[16..32], &number.to_le_bytes()[..]].concat();
+        let sum = [&place[..], &length, payload].into_iter().fold(0, crc32c::crc32c_append);
+        stream.extend([&sum.to_le_bytes(), &length, payload].concat());
+    }
+    restore(&stream);
+}
+
+/// What a restore takes, and what it makes of it, is what was read of the backup before.
+fn restore(stream: &[u8]) {
+    let (pages, log) = (ssd(1), ssd(2 + 64));
+    for device in [&pages, &log] {
+        device.limit_to(MOST_BLOCKS);
+    }
+    let engine = Engine::create(hardware(), storage(&pages, &log), &options()).expect("room");
+    let restored = engine.restore(stream);
+    match (verify_backup(stream), &restored) {
+        (Ok(verified), Ok(restored)) => assert_eq!(verified, *restored),
+        // Pages have room for shorter keys than persistent memory.
+        (Ok(_), Err(BackupError::Engine(EngineError::KeyTooLong { .. }))) | (Err(_), Err(_)) => {}
+        (verified, _) => panic!("verified: {verified:?}, restored: {restored:?}"),
+    }
+    if let Ok(restored) = restored {
+        assert_eq!(engine.check(), [""; 0]);
+        let mut again = Vec::new();
+        let report = engine.backup(&mut again).expect("no request fails");
+        let counts =
+            |report: lapis_engine::BackupReport| (report.tables, report.entries, report.bytes);
+        assert_eq!(counts(report), counts(restored));
+    }
 }
 
 /// Does what one does with a store.

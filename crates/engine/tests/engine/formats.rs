@@ -30,3 +30,8 @@ fn superblocks_that_say_anything_end_in_an_answer_or_an_error() {
 fn records_that_say_anything_end_in_an_answer_or_an_error() {
     tried(1000, engine_bytes::engine_log);
 }
+
+#[test]
+fn backups_that_say_anything_are_restored_if_and_only_if_they_are_verified() {
+    tried(1000, engine_bytes::backup);
+}
