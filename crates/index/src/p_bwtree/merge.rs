@@ -214,14 +214,17 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         let own_low = node.low.filter(|_| node.meta.is_leaf() && !K::INLINE);
         if let Some(low) = own_low {
             // Inner nodes above that had it as their least key have been merged, and perhaps not to the end: then separators
-            // borrow it (B9). Where there is no room to end that, its block stays allocated until the pool is reclaimed.
+            // borrow it (B9). Where there is no room to end that, its block stays allocated until the pool is reclaimed,
+            // which the next opening does.
             let admits = |word| K::cmp_words(pool, word, low).is_le();
             for _ in 0..ATTEMPTS {
                 let pinned = pool.pin();
                 let found = self.find(1, admits, Purpose::Changing).map(drop);
                 drop(pinned);
                 match found {
-                    Err(stop @ Stop::Unfinished(_)) => self.finish(stop)?,
+                    Err(stop @ Stop::Unfinished(_)) => {
+                        self.finish(stop).inspect_err(|_| pool.abandon())?;
+                    }
                     _ => break,
                 }
             }
