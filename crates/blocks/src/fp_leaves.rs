@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use lapis_pmem::{
     AllocError, BlockVisitor, Committed, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool,
-    persistent,
+    SoleUse, persistent,
 };
 
 use crate::fp_leaf::{Entry, FINGERPRINTS, FingerprintLine, fingerprint_of, slots_in};
@@ -99,6 +99,9 @@ pub enum FpLeavesError {
         /// The version found.
         found: u64,
     },
+    /// They are open in this opening of the pool: which are busy, that handle knows.
+    #[error("the leaves are open already: their handle is to be shared")]
+    InUse,
     /// No room in the pool.
     #[error("no room for the leaves: {0}")]
     Full(#[from] AllocError),
@@ -137,6 +140,7 @@ pub struct FpLeaves<D: Domain> {
     /// Leaves with an operation in flight, which has the leaf to itself: two inserts would take one
     /// slot, and a reader would see what is not durable.
     busy: Vec<Cell<bool>>,
+    _alone: SoleUse<D>,
 }
 
 #[inline]
@@ -180,7 +184,7 @@ impl<D: Domain> FpLeaves<D> {
     /// Opens them.
     ///
     /// # Errors
-    /// [`FpLeavesError::NotLeaves`], [`FpLeavesError::NewerVersion`].
+    /// [`FpLeavesError::NotLeaves`], [`FpLeavesError::NewerVersion`], [`FpLeavesError::InUse`].
     pub fn open(pool: &Arc<Pool<D>>, root: Link<FpLeavesRoot>) -> Result<Self, FpLeavesError> {
         let nothing = || FpLeavesError::NotLeaves { pool_offset: root.offset() };
         let domain = pool.domain();
@@ -200,8 +204,9 @@ impl<D: Domain> FpLeaves<D> {
         {
             return Err(nothing());
         }
+        let alone = pool.sole_use(root).ok_or(FpLeavesError::InUse)?;
         let busy = vec![Cell::new(false); leaves as usize];
-        Ok(Self { pool: Arc::clone(pool), root, busy })
+        Ok(Self { pool: Arc::clone(pool), root, busy, _alone: alone })
     }
 
     #[inline]

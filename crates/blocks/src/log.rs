@@ -174,11 +174,11 @@ pub trait Log<D: Domain>: Sized + Send + Sync {
         options: Self::Options,
     ) -> Result<Owned<'_, D, Self::Root, InFlight>, LogError>;
 
-    /// Opens a log, after a crash or not. One log may be open on a root at a time.
+    /// Opens a log, after a crash or not.
     ///
     /// # Errors
-    /// [`LogError::NotALog`], [`LogError::NewerVersion`], [`LogError::Damaged`]: nothing was
-    /// written. [`LogError::Fault`].
+    /// [`LogError::NotALog`], [`LogError::NewerVersion`], [`LogError::InUse`], [`LogError::Damaged`]:
+    /// nothing was written. [`LogError::Fault`].
     fn open(pool: Arc<Pool<D>>, root: Link<Self::Root>) -> Result<Self, LogError>;
 
     /// Lays out an empty log, publishes it as the pool's root of that name, and opens it. Durable on
@@ -400,6 +400,9 @@ pub enum LogError {
         /// The newest version this code reads.
         supported: u64,
     },
+    /// It is open in this opening of the pool: where its end is, that handle knows.
+    #[error("the log is open already: its handle is to be shared")]
+    InUse,
     /// The log holds what no crash leaves behind.
     #[error("the log is damaged: {0}")]
     Damaged(Damage),

@@ -41,7 +41,7 @@ use crate::host_lock;
 use crate::owned::{InFlight, Owned};
 use crate::page_frame::PageFrame;
 use crate::persistent;
-use crate::pool::{Pool, RootError};
+use crate::pool::{Pool, RootError, SoleUse};
 use crate::reachable::BlockVisitor;
 use crate::serial_queue::SerialQueue;
 
@@ -96,6 +96,9 @@ pub enum PoolDeviceError {
         /// Where it was looked for.
         pool_offset: u64,
     },
+    /// It is open: what uses it shares that device.
+    #[error("the device is open already: it is to be shared")]
+    InUse,
     /// A newer Lapis wrote it.
     #[error("the device has format {found}; this build knows formats up to {FORMAT_VERSION}")]
     NewerFormat {
@@ -110,13 +113,13 @@ pub struct PoolDevice<D: Domain> {
     root: Link<PoolDeviceRoot>,
     frames: u64,
     blocks: u64,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<D>>,
 }
 
-#[derive(Default)]
-struct Shared {
+struct Shared<D: Domain> {
     contents: RwLock<()>,
     counters: BlockCounters,
+    _alone: SoleUse<D>,
 }
 
 impl<D: Domain> Clone for PoolDevice<D> {
@@ -176,8 +179,10 @@ impl<D: Domain> PoolDevice<D> {
         if !is_whole || !lies_in_pool {
             return Err(not_a_device);
         }
-        let frames = frames.offset();
-        Ok(Self { pool, root, frames, blocks, shared: Arc::default() })
+        let alone = pool.sole_use(root).ok_or(PoolDeviceError::InUse)?;
+        let (contents, counters) = Default::default();
+        let shared = Arc::new(Shared { contents, counters, _alone: alone });
+        Ok(Self { pool, root, frames: frames.offset(), blocks, shared })
     }
 
     /// Makes a device and the root `name` of it, durably, and opens it.

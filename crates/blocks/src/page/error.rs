@@ -100,6 +100,9 @@ pub enum PageError {
         /// The newest version this code reads.
         supported: u64,
     },
+    /// It is open in this opening of the pool: which slots are free, that handle knows.
+    #[error("the page store is open already: its handle is to be shared")]
+    InUse,
     /// The store holds what no crash leaves behind. Nothing was written.
     #[error("the page store is damaged: {0}")]
     Damaged(PageDamage),

@@ -117,7 +117,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool, host_lock};
+use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool, SoleUse, host_lock};
 use parking_lot::{Mutex, RwLock};
 
 pub use cost_model::{CostModel, CostPoint};
@@ -184,6 +184,7 @@ pub struct PageStore<D: Domain> {
     copy_from_lines: AtomicUsize,
     /// Valid µlogs that the last open has applied, and slots that it found torn.
     recovered: Recovered,
+    _alone: SoleUse<D>,
 }
 
 /// What open had to do.
@@ -275,13 +276,13 @@ impl<D: Domain> PageStore<D> {
     }
 
     /// Opens the store at `root`, after a crash or not: finds the current slot of every page, applies
-    /// the µlogs that are valid. At most one fence. One store may be open on a root at a time.
+    /// the µlogs that are valid. At most one fence.
     ///
     /// A hybrid uses [`CostModel::default`] for one writer; see [`PageStore::set_cost_model`].
     ///
     /// # Errors
-    /// [`PageError::NotAPageStore`], [`PageError::NewerVersion`], [`PageError::Damaged`]: nothing
-    /// was written. [`PageError::Fault`].
+    /// [`PageError::NotAPageStore`], [`PageError::NewerVersion`], [`PageError::InUse`],
+    /// [`PageError::Damaged`]: nothing was written. [`PageError::Fault`].
     pub fn open(pool: Arc<Pool<D>>, root: Link<PageStoreRoot>) -> Result<Self, PageError> {
         let not_a_store = PageError::NotAPageStore { pool_offset: root.offset() };
         let Some(header) = pool.try_at(root) else { return Err(not_a_store) };
@@ -311,6 +312,7 @@ impl<D: Domain> PageStore<D> {
         if end > pool.region().mapped_bytes() {
             return Err(damaged("a root of a store that leaves the pool"));
         }
+        let alone = pool.sole_use(root).ok_or(PageError::InUse)?;
         let scan = Scan::new(&pool, root, geometry).map_err(PageError::Damaged)?;
         let recovered = scan.repair(&pool, root);
         domain.health()?;
@@ -323,6 +325,7 @@ impl<D: Domain> PageStore<D> {
             live_pages: AtomicUsize::new(scan.live_pages),
             copy_from_lines: AtomicUsize::new(0),
             recovered,
+            _alone: alone,
             pool,
         };
         store.set_cost_model(&CostModel::default(), 1)?;

@@ -138,7 +138,7 @@ use std::mem;
 use std::sync::Arc;
 
 use lapis_pmem::host_lock::lock;
-use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
+use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool, SoleUse};
 use parking_lot::{Mutex, RwLock};
 
 use crate::log::{Damage, LARGEST_ENTRY_BYTES, LogError, Placement, Position};
@@ -192,6 +192,7 @@ pub struct PopLog<D: Domain> {
     /// Taken before `writer`. Shared by readers of entries, exclusive while segments go away.
     retention: RwLock<()>,
     writer: Mutex<Writer>,
+    _alone: SoleUse<D>,
 }
 
 #[derive(Debug)]
@@ -269,11 +270,11 @@ impl<D: Domain> PopLog<D> {
 
     /// Opens the log at `root`, after a crash or not: reads all of it, finds the end of what was
     /// acknowledged (an entry that was being appended at the crash is there if all of it had
-    /// persisted) and makes the end clean. One fence. One log may be open on a root at a time.
+    /// persisted) and makes the end clean. One fence.
     ///
     /// # Errors
-    /// [`LogError::NotALog`], [`LogError::NewerVersion`], [`LogError::Damaged`]: nothing was
-    /// written. [`LogError::Fault`].
+    /// [`LogError::NotALog`], [`LogError::NewerVersion`], [`LogError::InUse`], [`LogError::Damaged`]:
+    /// nothing was written. [`LogError::Fault`].
     pub fn open(pool: Arc<Pool<D>>, root: Link<PopLogRoot>) -> Result<Self, LogError> {
         let not_a_log = LogError::NotALog { pool_offset: root.offset() };
         let Some(header) = pool.try_at(root) else { return Err(not_a_log) };
@@ -285,6 +286,7 @@ impl<D: Domain> PopLog<D> {
         if found > FORMAT_VERSION {
             return Err(LogError::NewerVersion { found, supported: FORMAT_VERSION });
         }
+        let alone = pool.sole_use(root).ok_or(LogError::InUse)?;
         let damaged = |what| {
             let (position, pool_offset) = (Position::FIRST, root.offset());
             LogError::Damaged(Damage { what, position, pool_offset })
@@ -333,6 +335,7 @@ impl<D: Domain> PopLog<D> {
             spacing,
             retention: RwLock::new(()),
             writer: Mutex::new(writer),
+            _alone: alone,
             pool,
         })
     }

@@ -80,7 +80,9 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lapis_pmem::{BlockVisitor, Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
+use lapis_pmem::{
+    BlockVisitor, Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool, SoleUse,
+};
 use parking_lot::{Mutex, RwLock};
 
 use crate::log::{
@@ -116,6 +118,7 @@ pub struct RingLog<D: Domain, K: RingKind> {
     retention: RwLock<()>,
     pub(crate) writer: Mutex<Writer>,
     kind: PhantomData<fn() -> K>,
+    _alone: SoleUse<D>,
 }
 
 #[derive(Debug)]
@@ -206,11 +209,11 @@ impl<D: Domain, K: RingKind> RingLog<D, K> {
 
     /// Opens the log at `root`, after a crash or not: reads all of it, finds the end of what was
     /// acknowledged (what was being appended at the crash is there if all of it had persisted) and
-    /// makes the end clean. No fence if it is. One log may be open on a root at a time.
+    /// makes the end clean. No fence if it is.
     ///
     /// # Errors
-    /// [`LogError::NotALog`], [`LogError::NewerVersion`], [`LogError::Damaged`]: nothing was
-    /// written. [`LogError::Fault`].
+    /// [`LogError::NotALog`], [`LogError::NewerVersion`], [`LogError::InUse`], [`LogError::Damaged`]:
+    /// nothing was written. [`LogError::Fault`].
     pub fn open(pool: Arc<Pool<D>>, root: Link<RingRoot>) -> Result<Self, LogError> {
         let not_a_log = LogError::NotALog { pool_offset: root.offset() };
         let Some(header) = pool.try_at(root) else { return Err(not_a_log) };
@@ -223,6 +226,7 @@ impl<D: Domain, K: RingKind> RingLog<D, K> {
         if found > FORMAT_VERSION {
             return Err(LogError::NewerVersion { found, supported: FORMAT_VERSION });
         }
+        let alone = pool.sole_use(root).ok_or(LogError::InUse)?;
         let damaged = |what| {
             let (position, pool_offset) = (Position::FIRST, root.offset());
             LogError::Damaged(Damage { what, position, pool_offset })
@@ -263,6 +267,7 @@ impl<D: Domain, K: RingKind> RingLog<D, K> {
                 line: LineBuffer::blank(),
             }),
             kind: PhantomData,
+            _alone: alone,
             pool,
         };
         log.recover().map_err(LogError::Damaged)?;

@@ -225,6 +225,7 @@ fn a_page_in_persistent_memory_that_is_none_is_named() {
     let strange = vec![9; SMALLEST_PAGE_BYTES];
     let all = DirtyLines::all(SMALLEST_PAGE_BYTES);
     let _: Committed = store.write_page(frame, &strange, &all).unwrap();
+    drop(store);
     let refused = PersistentTier::open(Arc::clone(&media.pool), media.root).unwrap_err();
     assert!(matches!(refused, TierError::Page { .. }), "{refused}");
 }

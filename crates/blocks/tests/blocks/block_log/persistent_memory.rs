@@ -6,7 +6,7 @@ use lapis_blocks::block_log::{BlockLog, BlockLogOptions, Durability};
 use lapis_blocks::log::{Log as _, Placement};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_device::{Config, Modelled};
-use lapis_pmem::{BlockDevice, Pool, PoolDevice};
+use lapis_pmem::{BlockDevice, Pool, PoolDevice, PoolDeviceError};
 
 use crate::{ROOT, modelled};
 
@@ -89,6 +89,8 @@ fn what_was_committed_is_there_when_the_pool_is_opened_again() {
     let pool = modelled(1 << 20, Config::counting());
     let log = log_in(&pool);
     (0..20).for_each(|number| append(&log, number * 37));
+    let opened = PoolDevice::open_named(&pool, ROOT);
+    assert!(matches!(opened.err(), Some(PoolDeviceError::InUse)));
     drop(log);
     let device = PoolDevice::open_named(&pool, ROOT).unwrap().unwrap();
     assert_eq!(device.capacity_blocks(), 66);

@@ -1,4 +1,4 @@
-//! What is newer, of no version, or of another kind, is refused by name, and not written to.
+//! What is newer, of no version, of another kind, or open already, is refused by name, and not written to.
 
 use std::sync::Arc;
 
@@ -107,4 +107,39 @@ fn the_reader_of_something_else_refuses() {
     assert!(matches!(error, InPlaceError::NotAnArray { .. }), "{error}");
     let error = CellArray::open(&pool, FamCell::default(), root(&pool, "cow-cell")).unwrap_err();
     assert!(matches!(error, InPlaceError::OtherKind { .. }), "{error}");
+}
+
+struct OpenedTwice;
+
+impl EachLog for OpenedTwice {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: Layout) {
+        let pool = fixture();
+        let open = || L::open(Arc::clone(&pool), root(&pool, name));
+        let first = open().unwrap();
+        assert!(matches!(open().err(), Some(LogError::InUse)), "{name}");
+        drop(first);
+        assert!(open().is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn a_log_that_is_open_is_refused() {
+    each_log(&mut OpenedTwice);
+}
+
+#[test]
+fn pages_and_leaves_that_are_open_are_refused() {
+    let pool = fixture();
+    for scheme in PageScheme::all() {
+        let open = || PageStore::open(Arc::clone(&pool), root(&pool, scheme.name));
+        let first = open().unwrap();
+        assert!(matches!(open().err(), Some(PageError::InUse)), "{}", scheme.name);
+        drop(first);
+        assert!(open().is_ok(), "{}", scheme.name);
+    }
+    let open = || FpLeaves::open(&pool, root(&pool, "fp-leaves"));
+    let first = open().unwrap();
+    assert!(matches!(open().err(), Some(FpLeavesError::InUse)));
+    drop(first);
+    assert!(open().is_ok());
 }

@@ -67,7 +67,10 @@ fn behaves_like_a_map(scheme: PageScheme, steps: &[Step]) -> Result<(), TestCase
                     }
                 }
             }
-            Step::Reopen => store = PageStore::open(Arc::clone(&pool), root).unwrap(),
+            Step::Reopen => {
+                drop(store);
+                store = PageStore::open(Arc::clone(&pool), root).unwrap();
+            }
         }
         prop_assert_eq!(store.check(), Vec::new());
         prop_assert_eq!(store.statistics().pages, model.len());
