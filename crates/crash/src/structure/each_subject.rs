@@ -64,6 +64,7 @@ pub(super) fn all_subjects(structure: Structure, options: &ExploreOptions) -> Su
             Box::new(AllocatorSubject::new("allocator:file", 0)),
             Box::new(AllocatorSubject::new("allocator:growing", 0).growing()),
             Box::new(AllocatorSubject::new("allocator:runs", 0).of_runs()),
+            Box::new(AllocatorSubject::new("allocator:asking", 0).asking_too_much()),
             Box::new(AllocatorSubject::new("allocator:two-tables", 0xA5).of_two_tables()),
             // A user with locks in its blocks, for the promise about generations.
             Box::new(IndexSubject::<u64>::new(

@@ -51,6 +51,8 @@ pub enum AllocatorOperation {
     },
     /// A reader pins, and stays until the pool is closed: what is freed meanwhile waits until then.
     Pin,
+    /// Asks for more than there can be, and is refused: before that, what threads keep at hand goes back to the slabs.
+    AskTooMuch,
 }
 
 /// The allocator, to check.
@@ -60,6 +62,7 @@ pub struct AllocatorSubject {
     prior_contents: u8,
     created_bytes: usize,
     draws: Draws,
+    asks_too_much: bool,
 }
 
 /// From what operations are drawn.
@@ -79,6 +82,8 @@ const RUN_SLOTS: usize = 10;
 const RUN_PROBES: usize = 12;
 /// Of runs, so many operations are of one kind: as many as there are between a shutdown and the next.
 const PHASE: usize = 61;
+/// Behind so many operations one asks for too much.
+const ASKING_EVERY: usize = 5;
 /// So many operations before a shutdown a reader pins.
 const PINNED: usize = 10;
 /// Chunks that the first table names, and those that the second one takes.
@@ -93,7 +98,14 @@ const LONGEST_RUN: usize = 14;
 impl AllocatorSubject {
     /// On a device that holds something, or in a file of zeroes.
     pub fn new(name: &'static str, prior_contents: u8) -> Self {
-        Self { name, prior_contents, created_bytes: POOL_BYTES, draws: Draws::All }
+        let (created_bytes, draws) = (POOL_BYTES, Draws::All);
+        Self { name, prior_contents, created_bytes, draws, asks_too_much: false }
+    }
+
+    /// With operations between that ask for more than there can be.
+    #[must_use]
+    pub fn asking_too_much(self) -> Self {
+        Self { asks_too_much: true, ..self }
     }
 
     /// In a file that is small at first and grows, during operations and after recoveries.
@@ -216,6 +228,9 @@ impl Subject for AllocatorSubject {
         }
         (0..count)
             .map(|index| {
+                if self.asks_too_much && (index + 1) % ASKING_EVERY == 0 {
+                    return AllocatorOperation::AskTooMuch;
+                }
                 if (index + 1) % PHASE == PHASE - PINNED {
                     return AllocatorOperation::Pin;
                 }
@@ -262,6 +277,7 @@ impl Subject for AllocatorSubject {
             let tail_bytes = [100, 4000, 20_000, 70_000][random.random_range(0..4)];
             probes.push(AllocatorOperation::Replace { slot, tail_bytes, number: random.random() });
         }
+        probes.extend(self.asks_too_much.then_some(AllocatorOperation::AskTooMuch));
         probes
     }
 
@@ -293,7 +309,7 @@ impl Subject for AllocatorSubject {
             AllocatorOperation::Free { slot } => {
                 state.remove(&slot);
             }
-            AllocatorOperation::Pin => {}
+            AllocatorOperation::Pin | AllocatorOperation::AskTooMuch => {}
         }
     }
 
@@ -321,6 +337,11 @@ impl LiveDirectory {
             AllocatorOperation::Pin => {
                 std::mem::forget(guard);
                 return Ok(());
+            }
+            AllocatorOperation::AskTooMuch => {
+                let refused = pool.allocate_with_tail::<Entry>(pool.region().reserved_bytes());
+                let is_had = refused.is_ok();
+                return if is_had { Err("more was had than there is".into()) } else { Ok(()) };
             }
             AllocatorOperation::Free { slot } => (slot, None),
             AllocatorOperation::Replace { slot, tail_bytes, number } => {

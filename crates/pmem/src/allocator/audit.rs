@@ -42,7 +42,7 @@ impl Allocator {
         let mut chunks = lock(pool.domain(), &self.chunks);
         let mut report = ReclaimReport::default();
         for class in self.used_classes() {
-            self.slabs_of(pool, class).forget();
+            self.slabs_of(pool, class).forget(pool.domain());
         }
         let runs = chunks.survey(pool);
         chunks.forget();
@@ -100,6 +100,10 @@ impl Allocator {
             AuditReport { problems: reachable.problems().to_vec(), ..Default::default() };
         if self.needs_reclaim(pool) {
             return report;
+        }
+        // Settling gives back what it finds, and so lists a slab again, or drops what is free already.
+        for class in self.used_classes() {
+            report.problems.extend(self.slabs_of(pool, class).miscounted(class));
         }
         self.settle(pool);
         let in_use = Self::in_use(pool, reachable);

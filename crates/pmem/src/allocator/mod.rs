@@ -247,7 +247,7 @@ impl Allocator {
                 }
             }
         }
-        slabs.take(class, cache.magazine(class));
+        slabs.take(pool.domain(), class, cache.magazine(class));
         Ok(cache.pop(class).expect("a slab that is not exhausted gives at least one block"))
     }
 

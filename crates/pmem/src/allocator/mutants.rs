@@ -71,4 +71,13 @@ mutants! {
     /// Blocks that wait for readers are taken for free by a reclaim.
     LIMBO_RECLAIMED = "allocator/limbo-reclaimed" =>
         at("pmem/src/allocator/audit.rs, reclaim");
+
+    /// Blocks that were freed before their slab was known stay at hand when a reclaim has found them free: they are handed
+    /// out twice.
+    LOOSE_KEPT = "allocator/loose-kept" =>
+        at("pmem/src/allocator/slabs.rs, forget")
+        .in_runs(&["allocator:asking"]);
+
+    /// A slab of which blocks were taken is no longer listed, although it has more.
+    UNLISTED_EARLY = "allocator/unlisted-early" => at("pmem/src/allocator/slabs.rs, take");
 }

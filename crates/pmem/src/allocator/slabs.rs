@@ -9,6 +9,7 @@ use crate::reachable::ReachabilityProblem;
 
 use super::cache::REFILL;
 use super::classes::ClassId;
+use super::mutants;
 
 #[derive(Debug)]
 struct Slab {
@@ -40,9 +41,10 @@ impl ClassSlabs {
     }
 
     /// Forgets every slab, before a reclaim says anew which there are.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn forget<D: Domain>(&mut self, domain: &D) {
         if !self.slabs.is_empty() || !self.is_exhausted() {
-            *self = Self::default();
+            let kept = domain.commits(mutants::LOOSE_KEPT).then(|| self.take_loose());
+            *self = Self { loose: kept.unwrap_or_default(), ..Self::default() };
         }
     }
 
@@ -77,7 +79,7 @@ impl ClassSlabs {
     }
 
     /// Moves up to [`REFILL`] free blocks into `magazine`, lowest address last (used first).
-    pub(super) fn take(&mut self, class: ClassId, magazine: &mut Vec<u64>) {
+    pub(super) fn take<D: Domain>(&mut self, domain: &D, class: ClassId, magazine: &mut Vec<u64>) {
         if !self.loose.is_empty() {
             let keep = self.loose.len().saturating_sub(REFILL);
             magazine.extend(self.loose.drain(keep..));
@@ -103,7 +105,7 @@ impl ClassSlabs {
             }
         }
         magazine[before..].reverse();
-        if slab.free == 0 {
+        if slab.free == 0 || domain.commits(mutants::UNLISTED_EARLY) {
             slab.listed = false;
             self.partial.pop();
         }
@@ -179,6 +181,11 @@ impl ClassSlabs {
 
     /// Slabs of which other blocks would be handed out than their bitmaps have free.
     pub(super) fn miscounted(&self, class: ClassId) -> Vec<ReachabilityProblem> {
+        // A block that was freed before its slab was known is in use as far as the slab's bitmap goes.
+        let free_twice = |first: u32, slab: &Slab| {
+            let blocks = self.loose.iter().filter_map(|&loose| class.index_in_slab(first, loose));
+            blocks.filter(|block| slab.bitmap[block / 64] & 1 << (block % 64) == 0).count()
+        };
         let mut partial = self.partial.clone();
         partial.sort_unstable();
         let listings = |first: u32| {
@@ -188,7 +195,8 @@ impl ClassSlabs {
         let miscount = |(&first, slab): (&u32, &Slab)| {
             let in_use: usize = slab.bitmap.iter().map(|word| word.count_ones() as usize).sum();
             let free = class.blocks_per_slab().saturating_sub(in_use);
-            ReachabilityProblem::miscount(first, free as u64, (listings(first) * slab.free) as u64)
+            let given = listings(first) * slab.free + free_twice(first, slab);
+            ReachabilityProblem::miscount(first, free as u64, given as u64)
         };
         self.slabs.iter().filter_map(miscount).collect()
     }
@@ -222,13 +230,14 @@ fn bitmap_start(first: u32) -> Link<PCell<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Hardware;
 
     #[test]
     fn a_slab_that_is_not_listed_or_counts_its_free_blocks_wrong_is_found() {
         let class = ClassId::for_bytes(100).unwrap();
         let mut slabs = ClassSlabs::default();
         slabs.adopt_empty(class, 3);
-        slabs.take(class, &mut Vec::new());
+        slabs.take(&Hardware::detect(), class, &mut Vec::new());
         assert_eq!(slabs.miscounted(class), []);
         let free = class.blocks_per_slab() - slabs.blocks_in_use() as usize;
         let found = |slabs: &ClassSlabs, listed: usize| {
@@ -239,5 +248,7 @@ mod tests {
         found(&slabs, free - 1);
         slabs.partial.clear();
         found(&slabs, 0);
+        slabs.loose.push(class.offset_of(3, class.blocks_per_slab() - 1));
+        found(&slabs, 1);
     }
 }
