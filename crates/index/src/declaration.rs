@@ -107,6 +107,8 @@ pub struct Run {
     pub refuses_removals: bool,
     /// Whether all keys belong to one place of a hash table.
     pub is_crowded: bool,
+    /// Whether the greatest key comes first: whoever comes after the split of a node comes to the half that was there before.
+    pub descends: bool,
 }
 
 impl Run {
@@ -124,6 +126,7 @@ impl Run {
             cramped_bytes: 0,
             refuses_removals: false,
             is_crowded: false,
+            descends: false,
         }
     }
 
@@ -156,6 +159,11 @@ impl Run {
     /// The same with keys whose hashes begin alike, so that chains and directories become long.
     pub const fn crowded(self) -> Self {
         Self { is_crowded: true, ..self }
+    }
+
+    /// The same with the greatest key first.
+    pub const fn descending(self) -> Self {
+        Self { descends: true, ..self }
     }
 
     /// The same in a pool of so many bytes, which are all taken before the power is cut.

@@ -101,7 +101,7 @@ impl Explorer<'_> {
     /// An index with each kind of keys, and the histories that are made for one error each, if they are asked for.
     fn explore_index(&mut self, kind: IndexKind) -> Result<(), CrashError> {
         let exploration = &kind.declaration().exploration;
-        for run in exploration.runs.iter().filter(|run| !run.drains) {
+        for run in exploration.runs.iter().filter(|run| !run.drains && !run.descends) {
             if run.byte_strings {
                 self.explore(&with_keys::<[u8]>(kind, run.name))?;
             } else {

@@ -36,6 +36,7 @@ fn with_keys<K: KeySpace + ?Sized>(
         (filled, _) => subject.filled_beforehand(filled.max(run.filled)),
     };
     let subject = if run.is_crowded { subject.crowded() } else { subject };
+    let subject = if run.descends { subject.descending() } else { subject };
     let subject = if run.drains { subject.draining() } else { subject };
     match run.cramped_bytes {
         0 => subject,

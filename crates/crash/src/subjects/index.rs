@@ -138,7 +138,7 @@ pub struct IndexSubject<K: IndexKey + ?Sized> {
     begins_filled: bool,
     refuses: Refuses,
     /// The keys, if they are not those of the key space.
-    crowded: Vec<K::Buf>,
+    chosen: Vec<K::Buf>,
 }
 
 /// What an index may refuse to do for want of room.
@@ -171,7 +171,7 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
             drains: false,
             begins_filled: false,
             refuses: Refuses::Nothing,
-            crowded: Vec::new(),
+            chosen: Vec::new(),
         }
     }
 
@@ -209,13 +209,23 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
     where
         K: KeySpace,
     {
-        let is_crowded = |key: &K::Buf| place_hash(K::borrow(key)).leading_zeros() >= SAME_BITS;
-        let (mut crowded, mut others) = ((0..).map(K::key).filter(is_crowded), (0..).map(K::key));
+        let (mut crowded, mut others) = (crowded::<K>(), (0..).map(K::key));
         let keys = (0..self.keys.max(self.filled)).filter_map(|number| match number % 3 {
-            0 => others.find(|key| !is_crowded(key)),
+            0 => others.find(|key| !is_crowded::<K>(key)),
             _ => crowded.next(),
         });
-        self.crowded = keys.collect();
+        self.chosen = keys.collect();
+        self
+    }
+
+    /// The same, with the greatest key first.
+    #[must_use]
+    pub fn descending(mut self) -> Self
+    where
+        K: KeySpace,
+    {
+        self.chosen = (0..self.keys.max(self.filled)).map(K::key).collect();
+        self.chosen.sort_by(|one, other| other.cmp(one));
         self
     }
 
@@ -224,6 +234,15 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
     pub fn draining(self) -> Self {
         Self { drains: true, ..self }
     }
+}
+
+fn is_crowded<K: IndexKey + ?Sized>(key: &K::Buf) -> bool {
+    place_hash(K::borrow(key)).leading_zeros() >= SAME_BITS
+}
+
+/// The keys whose hashes begin with [`SAME_BITS`] zeroes.
+pub(crate) fn crowded<K: KeySpace + ?Sized>() -> impl Iterator<Item = K::Buf> {
+    (0..).map(K::key).filter(is_crowded::<K>)
 }
 
 /// An open index.
@@ -242,7 +261,7 @@ fn spread(turn: u64) -> u64 {
 
 impl<K: KeySpace + ?Sized> IndexSubject<K> {
     fn key(&self, number: u64) -> K::Buf {
-        self.crowded.get(number as usize).cloned().unwrap_or_else(|| K::key(number))
+        self.chosen.get(number as usize).cloned().unwrap_or_else(|| K::key(number))
     }
 }
 

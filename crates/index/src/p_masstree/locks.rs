@@ -76,9 +76,15 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
     fn drop_beyond_bound(&self, view: &mut View<'_>, locked: &Locked<'_, D>) {
         let domain = self.handle.pool.domain();
         let live = view.live_count(domain);
+        if view.is_interior() && domain.commits(mutants::CHILDREN_BEYOND_BOUND) {
+            return;
+        }
         if live < view.permutation.count() {
             domain.happens("entries beyond a node's bound are dropped");
-            self.truncate(view, live);
+            {
+                let _mutant = domain.omitting(mutants::UNFLUSHED_TRUNCATION);
+                self.truncate(view, live);
+            }
             // The slots may be used again before the lock is given back.
             locked.word.set(locked.lock.count_section(domain));
             locked.note_change();

@@ -168,6 +168,8 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run { byte_strings: true, ..Run::drained("p-masstree:drained").of(160).filled() },
             // With a trie that has no key any more.
             Run::drained("p-masstree:emptied").of(6),
+            // With interior nodes that are split, and what a power cut leaves beyond a node's bound found by who comes next.
+            Run::integers("p-masstree:descending").filled().descending(),
             // With interior nodes that are split.
             Run::large("p-masstree:deep", 600),
         ],

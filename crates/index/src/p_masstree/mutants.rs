@@ -31,6 +31,19 @@ mutants! {
     LEFT_NODE_TRUNCATED_FIRST = "p-masstree/left-node-truncated-first" =>
         at("index/src/p_masstree/split.rs, split");
 
+    /// Who first takes the lock of an interior node after a crash leaves the children beyond its bound in it.
+    // M4.
+    CHILDREN_BEYOND_BOUND = "p-masstree/children-beyond-bound" =>
+        at("index/src/p_masstree/locks.rs, drop_beyond_bound")
+        .in_runs(&["p-masstree:descending"]);
+
+    /// Who first takes the lock of a node after a crash takes out what is beyond its bound, and does not flush that before
+    /// the slots are used again.
+    // M4.
+    UNFLUSHED_TRUNCATION = "p-masstree/unflushed-truncation" =>
+        at("index/src/p_masstree/locks.rs, drop_beyond_bound")
+        .in_runs(&["p-masstree:descending"]);
+
     /// Where two nodes are joined, the right one leaves the parent before the left one has its entries.
     // M4.
     RIGHT_NODE_UNLINKED_FIRST = "p-masstree/right-node-unlinked-first" =>
