@@ -184,6 +184,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             ("p-art:splitting", History::SplitNode),
             ("p-art:unlinking", History::UnlinkedNode),
             ("p-art:thinning", History::ThinnedNode),
+            ("p-art:put-between", History::PutBetween(4)),
         ],
         persist_points: (200, 2),
         rate_operations: 400,

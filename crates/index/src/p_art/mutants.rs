@@ -51,6 +51,12 @@ mutants! {
         like(wort::CATALOGUE.entry(wort::UNCLAIMED_UNLINKING))
         .in_runs(&["p-art:thinning"]);
 
+    /// A writer that replaces a node takes the lock of the node above, and does not look whether that still refers to it.
+    // I11.
+    UNCHECKED_ABOVE = "p-art/unchecked-above" =>
+        at("index/src/p_art/change.rs, lock_above")
+        .in_runs(&["p-art:put-between"]);
+
     /// A new node can be locked before the word that refers to it is durable: another writer changes
     /// what is in the node, and acknowledges.
     // I12.

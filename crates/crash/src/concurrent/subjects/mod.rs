@@ -30,6 +30,7 @@ pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
         History::SplitNode => split_node::split_node(),
         History::UnlinkedNode => unlinked_node::unlinked_node(),
         History::UnlinkedAbove(entries) => unlinked_node::unlinked_above(entries),
+        History::PutBetween(entries) => split_node::put_between(entries),
         History::NodeBehind(capacity) => divided_node::node_behind(capacity),
         History::GrownTable(before) => grown_table::grown_table(before),
         History::UsedSlot(before, added) => used_slot::used_slot(before, added),

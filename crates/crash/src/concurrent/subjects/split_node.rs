@@ -26,3 +26,14 @@ pub(super) fn split_node() -> Plan<(u64, MapAction)> {
     let second = vec![(new, MapAction::Update(3))];
     Plan { before: vec![(old, MapAction::Insert(1))], workers: vec![first, second] }
 }
+
+/// One writer adds a key to a full node of so many `entries`, so that a larger one takes its place; the other adds a key that
+/// differs from these before the node's digit, so that a node comes between it and the word that referred to it
+/// (`lapis crash p-art:put-between --workers 2 --deviations 1`).
+pub(super) fn put_between(entries: u64) -> Plan<(u64, MapAction)> {
+    let insert = |key| (key, MapAction::Insert(1));
+    let before = (0..entries).map(|end| insert(PREFIX + end)).collect();
+    let first = vec![insert(PREFIX + entries)];
+    let second = vec![insert(PREFIX ^ 1 << 32)];
+    Plan { before, workers: vec![first, second] }
+}
