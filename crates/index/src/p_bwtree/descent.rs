@@ -426,7 +426,10 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         }
     }
 
-    /// A leaf that may have been something else for a while, if it is one and does not begin behind the key.
+    /// A leaf that may have been something else for a while, if it is one and does not begin behind the key. Not a removed
+    /// one: another thread may give its right neighbour's id back before its own. (On the modelled machine, where what was
+    /// retired is given back together, nothing tells the difference: who would change a removed leaf begins anew, and an
+    /// answer of it was true while its caller looked.)
     fn near(&self, id: u64, admits: impl Fn(u64) -> bool) -> Option<Arrival<'_>> {
         let head = self.newest(id).filter(|it| it.meta.is_leaf() && it.kind != Kind::Removed)?;
         let begins = !head.meta.has_low() || admits(self.word(&self.base_of(head).low));
