@@ -209,7 +209,9 @@ pub enum History {
     /// One adds some keys to so many, until the table has grown, and the other changes what is in it.
     GrownTable(u64),
     /// One reads some keys of so many; the other takes some of these out, and adds so many, which get their slots.
-    UsedSlot(u64, u64),
+    UsedSlot(usize, usize),
+    /// The same with keys whose hashes begin alike: they are in one chain.
+    UsedChain(usize, usize),
     /// Both add a key to so many: one the next key, the other this one.
     TwoInserts(u64, u64),
     /// One joins nodes of so many entries, and the other changes the one that goes.

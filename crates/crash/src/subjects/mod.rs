@@ -19,7 +19,7 @@ pub use entries::Entries;
 pub use fp_leaves::{Change, FpLeavesSubject, LiveLeaves};
 pub use in_place::{InPlaceSubject, Update};
 pub use index::{IndexSubject, KeySpace};
-pub(crate) use index::{created, opened, visit_from_root};
+pub(crate) use index::{created, crowded, opened, visit_from_root};
 pub use log::{LiveLog, LogSubject};
 pub use log_state::LogState;
 pub use page::PageSubject;

@@ -333,6 +333,8 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         histories: &[
             ("cceh:growing", History::GrownTable(24)),
             ("cceh:used-slot", History::UsedSlot(20, 6)),
+            // Segments are split, and their slots are used by what stays in them.
+            ("cceh:divided", History::UsedSlot(28, 24)),
         ],
         persist_points: (300, 2),
         rate_operations: 60,

@@ -61,4 +61,9 @@ mutants! {
     ANSWER_UNCHECKED = "cceh/answer-unchecked" =>
         at("index/src/cceh/read.rs, try_get")
         .in_runs(&["cceh:used-slot"]);
+
+    /// A reader does not look once more whether the directory still leads to the segment that it has read an answer in.
+    DIRECTORY_UNCHECKED = "cceh/directory-unchecked" =>
+        at("index/src/cceh/read.rs, try_get")
+        .in_runs(&["cceh:divided"]);
 }

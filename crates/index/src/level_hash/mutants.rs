@@ -57,4 +57,9 @@ mutants! {
     /// A group's lock that a crash has left locked stays locked.
     // I4.
     PERSISTED_LOCK = "level-hash/persisted-lock" => at("index/src/level_hash/mod.rs, open");
+
+    /// A reader does not look once more whether the group that it has read an answer in is still as it was.
+    ANSWER_UNCHECKED = "level-hash/answer-unchecked" =>
+        at("index/src/level_hash/read.rs, try_look_up")
+        .in_runs(&["level-hash:used-slot"]);
 }

@@ -329,7 +329,12 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::drained("p-clht:crowded").of(24).crowded(),
             Run::large("p-clht:in-use", 800).as_in_use(),
         ],
-        histories: &[("p-clht:growing", History::GrownTable(4))],
+        histories: &[
+            ("p-clht:growing", History::GrownTable(4)),
+            ("p-clht:used-chain", History::UsedChain(9, 4)),
+            // The table grows from sixteen buckets.
+            ("p-clht:outgrown", History::UsedChain(9, 12)),
+        ],
         persist_points: (300, 2),
         rate_operations: 60,
     },

@@ -43,6 +43,16 @@ mutants! {
         .published("PMRace (Chen et al., ASPLOS 2022)")
         .in_runs(&["p-clht:growing"]);
 
+    /// A reader does not look once more whether the chain that it has read an answer in is still as it was.
+    ANSWER_UNCHECKED = "p-clht/answer-unchecked" =>
+        at("index/src/p_clht/read.rs, still")
+        .in_runs(&["p-clht:used-chain"]);
+
+    /// A reader does not look once more whether the table that it has found a chain in is still the table.
+    TABLE_UNCHECKED = "p-clht/table-unchecked" =>
+        at("index/src/p_clht/read.rs, still")
+        .in_runs(&["p-clht:outgrown"]);
+
     /// A removal does not flush the slot that it empties.
     UNFLUSHED_REMOVE = "p-clht/unflushed-remove" => at("index/src/p_clht/write.rs, remove_key");
 

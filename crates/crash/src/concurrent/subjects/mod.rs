@@ -17,6 +17,7 @@ use lapis_index::History;
 
 use super::linearizability::MapAction;
 use super::subject::Plan;
+use crate::subjects::crowded;
 
 pub use allocator::ConcurrentAllocator;
 pub use block_log::ConcurrentBlockLog;
@@ -33,7 +34,8 @@ pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
         History::PutBetween(entries) => split_node::put_between(entries),
         History::NodeBehind(capacity) => divided_node::node_behind(capacity),
         History::GrownTable(before) => grown_table::grown_table(before),
-        History::UsedSlot(before, added) => used_slot::used_slot(before, added),
+        History::UsedSlot(before, added) => used_slot::used_slot(0.., before, added),
+        History::UsedChain(before, added) => used_slot::used_slot(crowded::<u64>(), before, added),
         History::TwoInserts(before, other) => grown_table::two_inserts(before, other),
         History::ThinnedNode => unlinked_node::thinned_node(),
         History::MergedNode(capacity) => merged_node::merged_node(capacity),

@@ -2,18 +2,30 @@
 //!
 //! Only what a reader looks at once more tells it so. Random schedules hardly ever stop it there for several calls of
 //! another; one deviation from worker after worker is enough (`lapis crash p-masstree:used-slot --workers 2 --deviations 1`).
+//!
+//! With keys whose hashes begin alike the slots are those of one chain, and so are the buckets that a larger table leaves
+//! to be used again (`p-clht:used-chain`, `p-clht:outgrown`).
 
 use crate::concurrent::linearizability::MapAction;
 use crate::concurrent::subject::Plan;
 
 /// Keys that are read, of which half are taken out.
-const READ: u64 = 8;
+const READ: usize = 8;
 
-/// With so many keys beforehand, to which so many are added.
-pub(super) fn used_slot(before: u64, added: u64) -> Plan<(u64, MapAction)> {
-    let inserts = |keys: std::ops::Range<u64>| keys.map(|key| (key, MapAction::Insert(key + 1)));
-    let reader = (0..READ).map(|key| (key, MapAction::Get)).collect();
-    let mut writer: Vec<_> = (0..READ / 2).map(|key| (key, MapAction::Remove)).collect();
-    writer.extend(inserts(before..before + added));
-    Plan { before: inserts(0..before).collect(), workers: vec![reader, writer] }
+/// With so many of `keys` beforehand, to which so many are added.
+pub(super) fn used_slot(
+    keys: impl Iterator<Item = u64>,
+    before: usize,
+    added: usize,
+) -> Plan<(u64, MapAction)> {
+    let keys: Vec<_> = keys.take(before + added).collect();
+    let insert = |(value, &key): (u64, &u64)| (key, MapAction::Insert(value));
+    let mut inserts = (1..).zip(&keys).map(insert);
+    let before = inserts.by_ref().take(before).collect();
+    let read = &keys[..READ.min(keys.len())];
+    let reader = read.iter().map(|&key| (key, MapAction::Get)).collect();
+    let removed = &read[..read.len() / 2];
+    let mut writer: Vec<_> = removed.iter().map(|&key| (key, MapAction::Remove)).collect();
+    writer.extend(inserts);
+    Plan { before, workers: vec![reader, writer] }
 }
