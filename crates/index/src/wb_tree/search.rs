@@ -305,7 +305,9 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         }
     }
 
-    /// The child at `spot`, all of it on its way to the cache; none if the node is no longer as it was.
+    /// The child at `spot`, all of it on its way to the cache; none if the node is no longer as it was. That only saves a
+    /// miss: the reader looks at the node once more, behind the child, and whatever else was at `spot` is a node, too, as
+    /// long as the pool is pinned.
     #[inline(always)]
     fn arrive_below(&self, node: Node<'_>, snapshot: Snapshot, spot: Spot) -> Option<Node<'_>> {
         let link = self.child_of(node, spot);
