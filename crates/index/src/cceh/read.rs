@@ -26,9 +26,9 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         let found = found.map(|entry| entry.value.load_acquire(domain));
         let now = lock.reread(domain);
         let is_same = now.is_same_section(before) || domain.commits(mutants::ANSWER_UNCHECKED);
-        let is_there =
-            || self.reference(hash) == reference || domain.commits(mutants::DIRECTORY_UNCHECKED);
-        if !(is_same && is_there()) {
+        let is_there = is_same
+            && (self.reference(hash) == reference || domain.commits(mutants::DIRECTORY_UNCHECKED));
+        if !is_there {
             return None;
         }
         if now.is_locked(self.generation) {

@@ -89,14 +89,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PArt<D, K> {
             (above, depth) = (Some(child), child.position::<K>() + 1);
             (place, child) = self.step(child, slot);
         }
-        let is_there = || {
-            self.handle().pool.domain().commits(mutants::UNCHECKED_ABOVE)
-                || self.has_still(key, above, place, node)
-        };
-        (held.try_take_also(self.lock_of(above)) && is_there()).then_some(Parent {
-            node,
-            place,
-            depth,
-        })
+        let is_there = held.try_take_also(self.lock_of(above))
+            && (self.handle().pool.domain().commits(mutants::UNCHECKED_ABOVE)
+                || self.has_still(key, above, place, node));
+        is_there.then_some(Parent { node, place, depth })
     }
 }
