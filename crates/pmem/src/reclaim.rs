@@ -70,16 +70,23 @@ impl<'p, D: Domain> Guard<'p, D> {
 impl<D: Domain> Drop for Guard<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(reader) = self.reader {
-            return reader.unpin(self.pool.domain());
+        match self.reader {
+            Some(reader) => reader.unpin(self.pool.domain()),
+            None => unpin_deterministic(self.pool),
         }
-        self.pool.domain().synchronize();
-        // No event of the domain lies between the count and the taking of what is in limbo, so
-        // none of it can have been retired by, or for, somebody who has pinned since.
-        if self.pool.limbo().pins.fetch_sub(1, Ordering::AcqRel) == 1 {
-            for block in self.pool.limbo().drain_all::<D>() {
-                self.pool.free_block(block.offset, block.bytes);
-            }
+    }
+}
+
+/// Ends a pin on a deterministic machine. Apart from the rest, so that a guard stays in registers on others.
+#[cold]
+#[inline(never)]
+fn unpin_deterministic<D: Domain>(pool: &Pool<D>) {
+    pool.domain().synchronize();
+    // No event of the domain lies between the count and the taking of what is in limbo, so
+    // none of it can have been retired by, or for, somebody who has pinned since.
+    if pool.limbo().pins.fetch_sub(1, Ordering::AcqRel) == 1 {
+        for block in pool.limbo().drain_all::<D>() {
+            pool.free_block(block.offset, block.bytes);
         }
     }
 }
