@@ -80,6 +80,9 @@ pub trait IndexKey: sealed::Sealed + Ord + Debug + Send + Sync + 'static {
     /// Byte `index` in the order of comparison (integers big-endian), or none past the end.
     fn byte_at(&self, index: usize) -> Option<u8>;
 
+    /// The first eight bytes, padded with zeroes, as a number that orders as they do: an integer is its own.
+    fn prefix(&self) -> u64;
+
     /// The key's bytes in the order of comparison, in `space` if they have to be made.
     fn bytes<'a>(&'a self, space: &'a mut [u8; 8]) -> &'a [u8];
 
@@ -218,6 +221,10 @@ impl IndexKey for u64 {
         (index < 8).then(|| (self >> (56 - 8 * index)) as u8)
     }
     #[inline(always)]
+    fn prefix(&self) -> u64 {
+        *self
+    }
+    #[inline(always)]
     fn bytes<'a>(&'a self, space: &'a mut [u8; 8]) -> &'a [u8] {
         *space = self.to_be_bytes();
         space
@@ -282,6 +289,19 @@ pub(crate) fn place_hash_by<K: IndexKey + ?Sized>(key: &K, seed: u64) -> u64 {
     key.hash64_by(seed).rotate_left(tag_bits)
 }
 
+/// The first eight bytes, padded with zeroes, as a number that orders as they do.
+#[inline(always)]
+pub(crate) fn leading_word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(chunk) => u64::from_be_bytes(*chunk),
+        None => {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(padded)
+        }
+    }
+}
+
 const TAG_SHIFT: u32 = 48;
 
 fn blob_link(word: u64) -> Link<KeyBlob> {
@@ -322,6 +342,10 @@ impl IndexKey for [u8] {
     #[inline(always)]
     fn byte_at(&self, index: usize) -> Option<u8> {
         self.get(index).copied()
+    }
+    #[inline(always)]
+    fn prefix(&self) -> u64 {
+        leading_word(self)
     }
     #[inline(always)]
     fn bytes<'a>(&'a self, _space: &'a mut [u8; 8]) -> &'a [u8] {

@@ -81,8 +81,8 @@ impl<'p> Leaf<'p> {
         link: Link<LeafHeader>,
         slots: usize,
     ) -> Option<Self> {
-        let first = Link::from_bits(link.offset() + HEADER_BYTES as u64);
-        Some(Self { link, header: pool.try_at(link)?, slots: pool.try_slice(first, slots)? })
+        let (header, slots) = pool.try_at_with(link, slots as u16)?;
+        Some(Self { link, header, slots })
     }
 
     /// All slots, as a bitmap.

@@ -26,7 +26,7 @@ type Entries = Vec<(u64, u64)>;
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Ends an optimistic reading of a leaf that was begun in `section`. Whether it counts.
     #[inline(always)]
-    fn end_reading(&self, place: &Place, leaf: Leaf<'_>, section: Section) -> bool {
+    fn end_reading(&self, place: &Place<'_>, leaf: Leaf<'_>, section: Section) -> bool {
         let domain = self.domain();
         let now = self.locks.reread(domain, leaf.link);
         if !section.is_same(now) {
@@ -47,7 +47,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Goes down to the leaf of `key`, of which the lines that are most likely needed are on their way
     /// to the cache then.
     #[inline(always)]
-    pub(super) fn approach_leaf(&self, key: &K, sought: Sought) -> Place {
+    pub(super) fn approach_leaf(&self, key: &K, sought: Sought) -> Place<'_> {
         let place = self.inner.descend(&self.pool, Target::Of(key));
         leaf::prefetch(&self.pool, place.leaf, sought.fingerprint, self.slots);
         place
@@ -55,7 +55,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
 
     /// The value of `key` in the leaf that a descent has found; nothing if that does not count.
     #[inline(always)]
-    fn read_leaf(&self, place: &Place, key: &K, sought: Sought) -> Option<Option<u64>> {
+    fn read_leaf(&self, place: &Place<'_>, key: &K, sought: Sought) -> Option<Option<u64>> {
         let domain = self.domain();
         let section = self.locks.read(domain, place.leaf);
         // I7: it is the leaf of this key, as of now.

@@ -61,7 +61,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     #[cold]
     fn remove_leaf(
         &self,
-        place: Place,
+        place: Place<'_>,
         leaf: Leaf<'_>,
         key: &K,
     ) -> Result<Option<Committed>, IndexError> {
@@ -108,7 +108,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
 
     /// Tries to lock a second leaf, at `second`, beside `first`, which is locked. Says whether the
     /// lock is another one; none if it is not to be had or the place is out of date.
-    fn try_lock_second(&self, first: Leaf<'_>, second: &Place) -> Option<bool> {
+    fn try_lock_second(&self, first: Leaf<'_>, second: &Place<'_>) -> Option<bool> {
         let domain = self.domain();
         let number = LeafLocks::number_of(second.leaf);
         let is_another = number != LeafLocks::number_of(first.link);

@@ -14,7 +14,7 @@ use crate::leaf_locks::LeafLocks;
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Finds and locks the leaf whose range has `key`.
     #[inline(always)]
-    pub(super) fn lock_leaf_of(&self, key: &K, sought: Sought) -> (Place, Leaf<'_>) {
+    pub(super) fn lock_leaf_of(&self, key: &K, sought: Sought) -> (Place<'_>, Leaf<'_>) {
         let domain = self.domain();
         loop {
             let place = self.approach_leaf(key, sought);

@@ -156,13 +156,8 @@ impl InnerTree {
         loop {
             let node = self.node(pool, number);
             let header = node.header(domain);
-            let index = node.search(
-                pool,
-                &self.separators,
-                header.count(),
-                Target::Of(key),
-                prefix_of(key),
-            );
+            let index =
+                node.search(pool, &self.separators, header.count(), Target::Of(key), key.prefix());
             path.push((number, index));
             if header.level() <= 1 {
                 return path;
@@ -419,9 +414,7 @@ impl InnerTree {
         separator: Separator,
         word: u64,
     ) -> Option<Order> {
-        K::with_word(pool, word, |key| {
-            self.separators.compare(pool, separator, prefix_of(key), key)
-        })
+        K::with_word(pool, word, |key| self.separators.compare(pool, separator, key.prefix(), key))
     }
 }
 

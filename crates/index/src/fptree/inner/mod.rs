@@ -37,7 +37,7 @@ use memory::Memory;
 pub(super) use node::CAPACITY;
 use node::{Columns, Header, Node};
 pub(super) use separators::Separator;
-use separators::{Separators, prefix_of};
+use separators::Separators;
 use state::State;
 
 /// Nodes of the first chunk.
@@ -77,12 +77,12 @@ impl<K: ?Sized> Clone for Target<'_, K> {
 impl<K: ?Sized> Copy for Target<'_, K> {}
 
 /// Where a descent arrived. Only true as long as [`InnerTree::is_current`] says so.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+#[derive(Clone, Copy)]
+pub(super) struct Place<'t> {
     pub(super) leaf: Link<LeafHeader>,
     /// The leaf's number among the children of the node.
     pub(super) index: usize,
-    node: u32,
+    node: Node<'t>,
     header: Header,
 }
 
@@ -134,25 +134,25 @@ impl InnerTree {
     /// Goes down to a leaf. The caller does what it does with the leaf's lock and then asks whether
     /// the place [is current](InnerTree::is_current).
     #[inline]
-    pub(super) fn descend<D: Domain, K: IndexKey + ?Sized>(
-        &self,
-        pool: &Pool<D>,
+    pub(super) fn descend<'t, D: Domain, K: IndexKey + ?Sized>(
+        &'t self,
+        pool: &'t Pool<D>,
         target: Target<'_, K>,
-    ) -> Place {
+    ) -> Place<'t> {
         self.descend_noting(pool, target, &mut |_| ())
     }
 
     /// Goes down; `note` is told of each step.
     #[inline(always)]
-    fn descend_noting<D: Domain, K: IndexKey + ?Sized>(
-        &self,
-        pool: &Pool<D>,
+    fn descend_noting<'t, D: Domain, K: IndexKey + ?Sized>(
+        &'t self,
+        pool: &'t Pool<D>,
         target: Target<'_, K>,
         note: &mut impl FnMut(Step<'_>),
-    ) -> Place {
+    ) -> Place<'t> {
         let domain = pool.domain();
         let prefix = match target {
-            Target::Of(key) | Target::Before(key) => prefix_of(key),
+            Target::Of(key) | Target::Before(key) => key.prefix(),
             _ => 0,
         };
         'anew: loop {
@@ -169,7 +169,7 @@ impl InnerTree {
                 note(Step { node, number, header, index, is_root });
                 is_root = false;
                 if header.level() <= 1 {
-                    return Place { leaf: Link::from_bits(child), index, node: number, header };
+                    return Place { leaf: Link::from_bits(child), index, node, header };
                 }
                 let below = child as u32;
                 let Some(next) = self.try_node(pool, below) else { continue 'anew };
@@ -188,11 +188,11 @@ impl InnerTree {
     }
 
     /// Goes down as [`InnerTree::descend`] does and says what the leaf's range is.
-    pub(super) fn descend_with_range<D: Domain, K: IndexKey + ?Sized>(
-        &self,
-        pool: &Pool<D>,
+    pub(super) fn descend_with_range<'t, D: Domain, K: IndexKey + ?Sized>(
+        &'t self,
+        pool: &'t Pool<D>,
         target: Target<'_, K>,
-    ) -> (Place, Range<K::Buf>) {
+    ) -> (Place<'t>, Range<K::Buf>) {
         let domain = pool.domain();
         loop {
             let (mut lower, mut upper): (Edge, Edge) = (None, None);
@@ -230,22 +230,19 @@ impl InnerTree {
 
     /// Whether what a descent found is still so.
     #[inline(always)]
-    pub(super) fn is_current<D: Domain>(&self, pool: &Pool<D>, place: &Place) -> bool {
-        self.try_node(pool, place.node)
-            .is_some_and(|node| node.header_again(pool.domain()) == place.header)
+    pub(super) fn is_current<D: Domain>(&self, pool: &Pool<D>, place: &Place<'_>) -> bool {
+        place.node.header_again(pool.domain()) == place.header
     }
 
     /// The leaf at another index of the node that a place is in, if there is one. As true as the
     /// place.
-    pub(super) fn neighbour<D: Domain>(
-        &self,
-        pool: &Pool<D>,
-        place: &Place,
+    pub(super) fn neighbour<'t, D: Domain>(
+        &'t self,
+        pool: &'t Pool<D>,
+        place: &Place<'t>,
         index: usize,
-    ) -> Option<Place> {
-        let domain = pool.domain();
-        let node = self.try_node(pool, place.node)?;
-        let leaf = || Link::from_bits(node.child(domain, index));
+    ) -> Option<Place<'t>> {
+        let leaf = || Link::from_bits(place.node.child(pool.domain(), index));
         (index <= place.header.count()).then(|| Place { leaf: leaf(), index, ..*place })
     }
 

@@ -162,9 +162,8 @@ impl Node<'_> {
         });
         // The greatest integer is also where no pivot is.
         let first = group.min(count / GROUP) * GROUP;
-        let group = self.words.group(SEPARATORS_AT + first);
-        let children = self.words.group(self.columns.children_at + first);
-        let (Some(group), Some(children)) = (group, children) else { return 0 };
+        let Some(children) = self.words.group(self.columns.children_at + first) else { return 0 };
+        let Some(group) = self.words.group(SEPARATORS_AT + first) else { return 0 };
         group.prefetch(domain);
         children.prefetch(domain);
         let passed =

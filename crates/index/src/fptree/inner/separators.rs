@@ -21,7 +21,7 @@ use lapis_pmem::{AllocError, Domain, Pool};
 
 use super::memory::Memory;
 use crate::index::InnerNodes;
-use crate::key::{IndexKey, MAX_KEY_BYTES};
+use crate::key::{IndexKey, MAX_KEY_BYTES, leading_word};
 
 /// Words of the first chunk: any key fits into it.
 const FIRST_WORDS: usize = (MAX_KEY_BYTES + 1) / 8;
@@ -50,23 +50,10 @@ pub(super) struct FreeWords {
     fresh: usize,
 }
 
-/// The first eight bytes of a key, as a number that compares like them.
-#[inline(always)]
-pub(super) fn prefix_of<K: IndexKey + ?Sized>(key: &K) -> u64 {
-    let mut space = [0; 8];
-    word_at(key.bytes(&mut space), 0)
-}
-
 /// Eight bytes from eight times `word` on, zero-padded.
 #[inline(always)]
 fn word_at(bytes: &[u8], word: usize) -> u64 {
-    match bytes.get(word * 8..word * 8 + 8) {
-        Some(whole) => u64::from_be_bytes(whole.try_into().unwrap_or_default()),
-        None => {
-            let rest = bytes.get(word * 8..).unwrap_or_default();
-            rest.iter().enumerate().fold(0, |sum, (at, &b)| sum | u64::from(b) << (56 - 8 * at))
-        }
-    }
+    leading_word(bytes.get(word * 8..).unwrap_or_default())
 }
 
 fn size_class(words: usize) -> usize {
@@ -89,7 +76,7 @@ impl Separators {
         free: &mut FreeWords,
         key: &K,
     ) -> Result<Separator, AllocError> {
-        let prefix = prefix_of(key);
+        let prefix = key.prefix();
         if K::INLINE {
             return Ok(Separator { prefix, handle: 0 });
         }
@@ -216,7 +203,7 @@ mod tests {
         for one in keys {
             let separator = separators.make(&pool, &mut free, one).unwrap();
             for other in keys {
-                let order = separators.compare(&pool, separator, prefix_of(other), other);
+                let order = separators.compare(&pool, separator, other.prefix(), other);
                 assert_eq!(order, one.cmp(other), "{one:?} {other:?}");
             }
             assert_eq!(separators.with(&pool, separator, <[u8]>::to_vec), Some(one.to_vec()));

@@ -8,6 +8,7 @@ use lapis_pmem::{
 };
 
 use crate::index::InnerNodes;
+use crate::key::leading_word;
 
 /// Where the words lie.
 enum Place {
@@ -183,19 +184,6 @@ impl<D: Domain> Words<'_, D> {
 /// Words that a key takes.
 pub(super) fn key_words(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
-}
-
-/// The first eight bytes, padded with zeroes, as a number that orders as they do.
-#[inline(always)]
-pub(super) fn leading_word(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => {
-            let mut padded = [0; 8];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(padded)
-        }
-    }
 }
 
 #[cfg(test)]

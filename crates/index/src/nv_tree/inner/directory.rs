@@ -6,9 +6,10 @@ use std::sync::Arc;
 use lapis_pmem::{BlockVisitor, Domain, Guard, Pool};
 
 use super::super::leaf::order_loads;
-use super::arena::{Arena, Words, leading_word};
+use super::arena::{Arena, Words};
 use super::segment::{Edit, Entry, PlnReading, Segment, Separator, Shape};
 use crate::group_search::last_admitted;
+use crate::key::leading_word;
 
 /// What a descent looks for: the last separator that it admits.
 #[derive(Clone, Copy, Debug)]

@@ -22,9 +22,10 @@
 
 use lapis_pmem::{Domain, LINE_BYTES, Pool};
 
-use super::arena::{Arena, Words, key_words, leading_word};
+use super::arena::{Arena, Words, key_words};
 use crate::group_search::{GROUP, last_admitted, partition_point};
 use crate::index::InnerNodes;
+use crate::key::leading_word;
 
 /// Words of a line.
 const LINE_WORDS: usize = LINE_BYTES / 8;
