@@ -91,7 +91,7 @@ use crate::index::{Capabilities, Index, IndexError, IndexOptions, forward_to_fil
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
-use node::{NODE_SIZES, Node, NodeHeader, RIGHTWARD, SiblingWord, capacity_of};
+use node::{Admits, NODE_SIZES, Node, NodeHeader, RIGHTWARD, SiblingWord, capacity_of};
 
 const FORMAT_VERSION: u32 = 1;
 /// [`IndexRoot::words`]: bytes per node.
@@ -152,14 +152,22 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
 
     /// Accepts the words of keys up to `key`.
     #[inline(always)]
-    fn up_to<'a>(&'a self, key: &'a K) -> impl Fn(u64) -> bool + Copy + 'a {
-        move |word| key.cmp_word(&self.pool, word).is_ge()
+    fn up_to<'a>(&'a self, key: &'a K) -> impl Admits + 'a {
+        let prefix = key.prefix();
+        move |word| match K::INLINE {
+            true => word <= prefix,
+            false => key.cmp_word(&self.pool, word).is_ge(),
+        }
     }
 
     /// Accepts the words of keys below `key`.
     #[inline(always)]
-    fn below<'a>(&'a self, key: &'a K) -> impl Fn(u64) -> bool + Copy + 'a {
-        move |word| key.cmp_word(&self.pool, word).is_gt()
+    fn below<'a>(&'a self, key: &'a K) -> impl Admits + 'a {
+        let prefix = key.prefix();
+        move |word| match K::INLINE {
+            true => word < prefix,
+            false => key.cmp_word(&self.pool, word).is_gt(),
+        }
     }
 }
 

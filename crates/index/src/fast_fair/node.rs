@@ -3,7 +3,7 @@
 
 use lapis_pmem::{Domain, GenerationLock, LINE_BYTES, LINK_MASK, Link, PCell, Pool, persistent};
 
-use crate::group_search::last_admitted;
+use crate::group_search::last_admitted_of;
 use crate::node_size::NodeSizes;
 
 persistent! {
@@ -143,6 +143,11 @@ impl SiblingWord {
     }
 }
 
+/// Which key words a search admits: a prefix of all. Handed on by value, so that what it compares with stays in
+/// registers.
+pub(super) trait Admits: Fn(u64) -> bool + Copy {}
+impl<T: Fn(u64) -> bool + Copy> Admits for T {}
+
 /// An entry that a search found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
@@ -232,18 +237,18 @@ impl<'p> Node<'p> {
         domain: &D,
         hidden: bool,
         are_integers: bool,
-        admits: impl Fn(u64) -> bool,
+        admits: impl Admits,
     ) -> (Option<Found>, bool) {
         let slots = self.slots;
         let key = |slot: usize| self.key(domain, slot);
-        let counts = |slot: usize| match key(slot) {
+        let counts = |entry: &Entry| match entry.key.load_acquire(domain) {
             // Without a branch that a processor would have to guess.
             word if are_integers => (word != 0) & admits(word),
             word => word != 0 && admits(word),
         };
         // Slot 1 comes last: it may be a duplicate of the key 0 in slot 0, and so look empty before others.
-        let last = last_admitted(slots.len() - 1, are_integers, |entry| counts(entry + 1)) + 1;
-        let mut at = if last > 1 || counts(1) { last } else { 0 };
+        let last = last_admitted_of(&slots[1..], are_integers, counts) + 1;
+        let mut at = if last > 1 || counts(&slots[1]) { last } else { 0 };
         let greater = at + 1 < slots.len() && key(at + 1) != 0;
         while self.is_duplicate(domain, at, hidden) {
             at -= 1;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use lapis_pmem::{Domain, persist_before_answer};
 
 use super::ahead::Ahead;
-use super::node::{LEFTWARD, Node, SiblingWord};
+use super::node::{Admits, LEFTWARD, Node, SiblingWord};
 use super::search::{MOST_STEPS, MOST_TRIES, goes_in_circles};
 use super::{FastFair, mutants};
 use crate::index::{Direction, OrderedIndex};
@@ -110,7 +110,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             if entries.last().is_some_and(|&(last, _)| last == key) {
                 continue;
             }
-            if let Some(value) = self.counted(node, slot, key, &|_| true) {
+            if let Some(value) = self.counted(node, slot, key, |_| true) {
                 entries.push((key, value));
             }
         }
@@ -138,7 +138,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             entries.push((key, value));
         }
         let key = node.key(domain, 0);
-        match self.counted(node, 0, key, &|_| true) {
+        match self.counted(node, 0, key, |_| true) {
             Some(_) if entries.last().is_some_and(|&(last, _)| last == key) => {}
             Some(value) => entries.push((key, value)),
             None if node.key(domain, 0) == key => {}
@@ -215,7 +215,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
 
     /// Reads the last leaf that may have keys that `admits` accepts: those entries, and the low
     /// word of the leaf.
-    fn leaf_below(&self, admits: impl Fn(u64) -> bool + Copy, entries: &mut Entries) -> u64 {
+    fn leaf_below(&self, admits: impl Admits, entries: &mut Entries) -> u64 {
         let mut steps = 0u32;
         'again: loop {
             entries.clear();

@@ -5,7 +5,7 @@ use lapis_pmem::{Domain, LINE_BYTES, Link, persist_before_answer};
 
 use super::FastFair;
 use super::mutants;
-use super::node::{ENTRY_BYTES, Found, LEFTWARD, Node, NodeHeader, SiblingWord};
+use super::node::{Admits, ENTRY_BYTES, Found, LEFTWARD, Node, NodeHeader, SiblingWord};
 use crate::key::IndexKey;
 
 /// What a lock-free look at a node gave.
@@ -74,7 +74,7 @@ pub(super) fn goes_in_circles() -> ! {
 impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// Whether the right neighbour that `sibling` names takes keys that `admits` accepts.
     #[inline(always)]
-    pub(super) fn belongs_right(&self, sibling: SiblingWord, admits: impl Fn(u64) -> bool) -> bool {
+    pub(super) fn belongs_right(&self, sibling: SiblingWord, admits: impl Admits) -> bool {
         let link = sibling.link();
         if self.domain().commits(mutants::SIBLING_BEFORE_ROOT)
             && sibling.level() == self.top().level(self.domain())
@@ -87,7 +87,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// Finds the last entry of `node` whose key `admits` accepts; `admits` accepts a prefix of all
     /// keys. Never waits: it tries again only if meanwhile a writer has finished.
     #[inline(always)]
-    pub(super) fn probe(&self, node: Node<'_>, admits: impl Fn(u64) -> bool) -> Probe {
+    pub(super) fn probe(&self, node: Node<'_>, admits: impl Admits) -> Probe {
         let (domain, generation) = (self.domain(), self.generation);
         let mut tries = 0u32;
         loop {
@@ -97,7 +97,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             }
             let before = node.header.lock.read(domain);
             if before.is_locked(generation) {
-                match self.probe_locked(node, &admits) {
+                match self.probe_locked(node, admits) {
                     Some(probe) => return probe,
                     None => continue,
                 }
@@ -105,12 +105,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             let sibling = node.sibling(domain);
             // I5: only a node that has been repaired has no entries that belong to the sibling.
             let unrepaired = !before.is_current(generation);
-            if unrepaired && self.belongs_right(sibling, &admits) {
+            if unrepaired && self.belongs_right(sibling, admits) {
                 return Probe { sibling, go_right: true, found: None, disturbed: false };
             }
-            let (found, greater) = node.floor(domain, sibling.is_hidden(), K::INLINE, &admits);
+            let (found, greater) = node.floor(domain, sibling.is_hidden(), K::INLINE, admits);
             if node.header.lock.reread(domain) == before {
-                let go_right = !greater && self.belongs_right(sibling, &admits);
+                let go_right = !greater && self.belongs_right(sibling, admits);
                 return Probe { sibling, go_right, found, disturbed: false };
             }
         }
@@ -119,7 +119,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// As [`FastFair::probe`], of a node that somebody else may be changing: slot by slot, against
     /// the direction in which entries cannot slip past. None if that went wrong.
     #[cold]
-    fn probe_locked(&self, node: Node<'_>, admits: &impl Fn(u64) -> bool) -> Option<Probe> {
+    fn probe_locked(&self, node: Node<'_>, admits: impl Admits) -> Option<Probe> {
         let domain = self.domain();
         let before = node.header.lock.read(domain);
         let sibling = node.sibling(domain);
@@ -145,7 +145,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
 
     /// Slot 0 first, while entries may be moving away from it: an entry is copied before it is
     /// overwritten, so a reader meets it at least once.
-    fn floor_rightward(&self, node: Node<'_>, admits: &impl Fn(u64) -> bool) -> Option<Found> {
+    fn floor_rightward(&self, node: Node<'_>, admits: impl Admits) -> Option<Found> {
         let domain = self.domain();
         let mut best: Option<Found> = None;
         for slot in 0..node.slots.len() {
@@ -174,7 +174,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         node: Node<'_>,
         slot: usize,
         key: u64,
-        admits: &impl Fn(u64) -> bool,
+        admits: impl Admits,
     ) -> Option<u64> {
         let domain = self.domain();
         let value = node.value(domain, slot);
@@ -186,11 +186,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
 
     /// The last slot first, while entries may be moving towards slot 0. None if an entry was
     /// overwritten while it was read.
-    fn floor_leftward(
-        &self,
-        node: Node<'_>,
-        admits: &impl Fn(u64) -> bool,
-    ) -> Option<Option<Found>> {
+    fn floor_leftward(&self, node: Node<'_>, admits: impl Admits) -> Option<Option<Found>> {
         let domain = self.domain();
         for slot in (1..node.slots.len()).rev() {
             let key = node.key(domain, slot);
@@ -225,18 +221,14 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// Goes down to `level` along the last entries that `admits` accepts. None if the tree is not
     /// that high. Inlined into each kind of search, which knows `admits`.
     #[inline(always)]
-    pub(super) fn descend(&self, level: u8, admits: impl Fn(u64) -> bool) -> Option<Arrival<'_>> {
+    pub(super) fn descend(&self, level: u8, admits: impl Admits) -> Option<Arrival<'_>> {
         self.descend_for::<false>(level, admits)
     }
 
     /// As [`FastFair::descend`], for writers. I5: a node that is left for its sibling is repaired,
     /// so that the sibling does not change as long as there are stale copies of its entries.
     #[inline(always)]
-    pub(super) fn descend_to_write(
-        &self,
-        level: u8,
-        admits: impl Fn(u64) -> bool,
-    ) -> Option<Arrival<'_>> {
+    pub(super) fn descend_to_write(&self, level: u8, admits: impl Admits) -> Option<Arrival<'_>> {
         self.descend_for::<true>(level, admits)
     }
 
@@ -244,11 +236,11 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     fn descend_for<const WRITES: bool>(
         &self,
         level: u8,
-        admits: impl Fn(u64) -> bool,
+        admits: impl Admits,
     ) -> Option<Arrival<'_>> {
         let mut way = self.begin(level)?;
         loop {
-            match self.pass::<WRITES>(&mut way, level, &admits) {
+            match self.pass::<WRITES>(&mut way, level, admits) {
                 Passed::On => {}
                 Passed::Deleted => way.begin_again(self.begin(level)?),
                 Passed::Arrived(probe) => {
@@ -276,7 +268,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         &'t self,
         way: &mut Way<'t>,
         level: u8,
-        admits: impl Fn(u64) -> bool,
+        admits: impl Admits,
     ) -> Passed {
         let (domain, node) = (self.domain(), way.node);
         way.steps += 1;
@@ -313,8 +305,10 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     #[inline(always)]
     pub(super) fn arrive(&self, link: Link<NodeHeader>) -> Node<'_> {
         let node = self.node(link);
-        for line in node.slots[2..].chunks(LINE_BYTES / ENTRY_BYTES) {
-            self.domain().prefetch(line.as_ptr().cast());
+        // Slots 0 and 1 are in the header's line.
+        let rest = node.slots[2..].as_ptr().cast::<u8>();
+        for line in 0..(node.slots.len() - 2).div_ceil(LINE_BYTES / ENTRY_BYTES) {
+            self.domain().prefetch(rest.wrapping_add(line * LINE_BYTES));
         }
         node
     }
