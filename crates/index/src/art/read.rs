@@ -55,23 +55,16 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     /// The number of the child that a node has for `byte`.
     #[inline(always)]
     pub(super) fn entry_of(&self, node: Child, byte: u8) -> Option<usize> {
-        let entry = self.entry_within(&self.handle.pool.reach(), node, byte);
-        entry.unwrap_or_else(|| damaged_word(node.bits()))
-    }
-
-    /// The same; none if the node is beyond the reach.
-    #[inline(always)]
-    fn entry_within(&self, reach: &Reach<'_, D>, node: Child, byte: u8) -> Option<Option<usize>> {
-        Some(match node.kind() {
-            Kind::Four => self.entries4(reach.try_at(node.body::<P, _>())?).find(byte),
-            Kind::Sixteen => self.entries16(reach.try_at(node.body::<P, _>())?).find(byte),
+        match node.kind() {
+            Kind::Four => self.entries4(self.body(node)).find(byte),
+            Kind::Sixteen => self.entries16(self.body(node)).find(byte),
             Kind::FortyEight => {
                 let (word, shift) = ChildIndex::place(byte);
-                let node: &Body48 = reach.try_at(node.body::<P, _>())?;
+                let node: &Body48 = self.body(node);
                 ChildIndex::child_in(self.load(&node.index[word]), shift)
             }
             Kind::Full => Some(usize::from(byte)),
-        })
+        }
     }
 
     /// The child that a node has for `byte`, for readers; none if the node is beyond the reach.
@@ -82,32 +75,51 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         node: Child,
         byte: u8,
     ) -> Option<Child> {
+        let of_all = || {
+            let body: &Body256 = reach.try_at(node.body::<P, _>())?;
+            Some(Child(self.load(&body.children[usize::from(byte)])))
+        };
+        // What most searches meet most often, by a branch that is guessed right.
         if node.kind() == Kind::Full {
-            let node: &Body256 = reach.try_at(node.body::<P, _>())?;
-            return Some(Child(self.load(&node.children[usize::from(byte)])));
+            return of_all();
         }
-        match self.entry_within(reach, node, byte)? {
-            Some(entry) => self.child_of_entry(reach, node, byte, entry),
-            None => Some(Child::NONE),
+        match node.kind() {
+            Kind::Four => {
+                let body = reach.try_at(node.body::<P, _>())?;
+                self.child_found(reach, node, || self.entries4(body), |seen| seen.find(byte))
+            }
+            Kind::Sixteen => {
+                let body = reach.try_at(node.body::<P, _>())?;
+                self.child_found(reach, node, || self.entries16(body), |seen| seen.find(byte))
+            }
+            Kind::FortyEight => {
+                let (word, shift) = ChildIndex::place(byte);
+                let body: &Body48 = reach.try_at(node.body::<P, _>())?;
+                let look = || self.load(&body.index[word]);
+                self.child_found(reach, node, look, |seen| ChildIndex::child_in(seen, shift))
+            }
+            Kind::Full => of_all(),
         }
     }
 
-    /// The same, of a node that does not have all bytes, by the number of the child just read.
+    /// The child at the entry that `find` finds in what `look` sees of the node, and still sees afterwards.
     #[inline(always)]
-    fn child_of_entry(
+    fn child_found<S: Copy + PartialEq>(
         &self,
         reach: &Reach<'_, D>,
         node: Child,
-        byte: u8,
-        mut entry: usize,
+        look: impl Fn() -> S,
+        find: impl Fn(S) -> Option<usize>,
     ) -> Option<Child> {
+        let mut seen = look();
         loop {
+            let Some(entry) = find(seen) else { return Some(Child::NONE) };
             let child = Child(self.load(reach.try_at(node.child_place::<P>(entry))?));
-            match self.entry_within(reach, node, byte)? {
-                Some(now) if now == entry => return Some(child),
-                Some(now) => entry = now,
-                None => return Some(Child::NONE),
+            let now = look();
+            if now == seen || find(now) == Some(entry) {
+                return Some(child);
             }
+            seen = now;
         }
     }
 
@@ -141,29 +153,20 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let reach = &self.handle.pool.reach();
         let mut from = from;
         loop {
-            let (byte, child) = match node.kind() {
-                Kind::Four => {
-                    let (byte, entry) = self.entries4(self.body(node)).nearest(from, direction)?;
-                    (byte, self.child_of_entry(reach, node, byte, entry))
-                }
-                Kind::Sixteen => {
-                    let (byte, entry) = self.entries16(self.body(node)).nearest(from, direction)?;
-                    (byte, self.child_of_entry(reach, node, byte, entry))
-                }
-                Kind::FortyEight => {
-                    let byte = self.next_in_index(self.body(node), from, direction)?;
-                    (byte, self.child_of_byte(reach, node, byte))
-                }
+            let byte = match node.kind() {
+                Kind::Four => self.entries4(self.body(node)).nearest(from, direction)?,
+                Kind::Sixteen => self.entries16(self.body(node)).nearest(from, direction)?,
+                Kind::FortyEight => self.next_in_index(self.body(node), from, direction)?,
                 Kind::Full => {
                     let children = &self.body::<Body256>(node).children;
                     let child = |&byte: &u8| self.load(&children[usize::from(byte)]) != 0;
-                    let byte = match direction {
+                    match direction {
                         Direction::Forward => (from..=u8::MAX).find(child),
                         Direction::Backward => (0..=from).rev().find(child),
-                    }?;
-                    (byte, self.child_of_byte(reach, node, byte))
+                    }?
                 }
             };
+            let child = self.child_of_byte(reach, node, byte);
             let child = child.unwrap_or_else(|| damaged_word(node.bits()));
             if !child.is_none() {
                 return Some((byte, child));

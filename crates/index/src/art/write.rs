@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 
 use lapis_pmem::{AllocError, Committed, Dirty, Domain, Durable, Owned};
+use smallvec::SmallVec;
 
 use super::Art;
 use super::entries::{ChildIndex, Entries4, Entries16};
@@ -38,11 +39,19 @@ impl Room {
 pub(super) struct Contents {
     pub(super) end: Child,
     /// In the order of bytes.
-    pub(super) children: Vec<(u8, Child)>,
+    pub(super) children: Children,
 }
 
+/// Without the allocator's help for what is copied often: nodes of up to sixteen children, and one more.
+type Children = SmallVec<[(u8, Child); 17]>;
+
 impl Contents {
-    pub(super) const EMPTY: Self = Self { end: Child::NONE, children: Vec::new() };
+    /// Of two slots.
+    fn of(children: [(usize, Child); 2]) -> Self {
+        let mut contents = Self { end: Child::NONE, children: SmallVec::new() };
+        children.into_iter().for_each(|(slot, child)| contents.add(slot, child));
+        contents
+    }
 
     /// With the child of a slot that has none.
     pub(super) fn add(&mut self, slot: usize, child: Child) {
@@ -206,9 +215,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let below = copy
             .as_ref()
             .map_or(child, |(kind, copy)| Child::node(copy.link(), *kind, child.position::<K>()));
-        let mut contents = Contents::EMPTY;
-        contents.add(slot, Child::leaf(leaf.link()));
-        contents.add(old_slot, below);
+        let contents = Contents::of([(slot, Child::leaf(leaf.link())), (old_slot, below)]);
         let prefix = Header::of(key, depth, position);
         let node = self.make_node(Kind::Four, prefix.bits(), &contents)?.flush();
         // I1: all that is new is durable before the word above refers to it. I2, I3: the node
@@ -260,7 +267,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     /// All that a node refers to, for writers.
     pub(super) fn contents(&self, node: Child) -> Contents {
         let child_of = |entry| self.child_at(node.child_place::<P>(entry));
-        let mut children = Vec::with_capacity(node.kind().capacity());
+        let mut children = Children::with_capacity(node.kind().capacity() + 1);
         match node.kind() {
             Kind::Four => {
                 let entries: Entries4 = self.entries4(self.body(node));
