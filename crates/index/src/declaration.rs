@@ -212,6 +212,8 @@ pub enum History {
     UsedSlot(usize, usize),
     /// The same with keys whose hashes begin alike: they are in one chain.
     UsedChain(usize, usize),
+    /// As [`History::UsedSlot`], and the reader scans all keys.
+    ScannedSlot(usize, usize),
     /// Both add a key to so many: one the next key, the other this one.
     TwoInserts(u64, u64),
     /// One joins nodes of so many entries, and the other changes the one that goes.

@@ -335,6 +335,8 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             ("cceh:used-slot", History::UsedSlot(20, 6)),
             // Segments are split, and their slots are used by what stays in them.
             ("cceh:divided", History::UsedSlot(28, 24)),
+            ("cceh:scanned-slot", History::ScannedSlot(20, 6)),
+            ("cceh:scanned-divided", History::ScannedSlot(28, 24)),
         ],
         persist_points: (300, 2),
         rate_operations: 60,

@@ -66,4 +66,14 @@ mutants! {
     DIRECTORY_UNCHECKED = "cceh/directory-unchecked" =>
         at("index/src/cceh/read.rs, try_get")
         .in_runs(&["cceh:divided"]);
+
+    /// An iteration does not look once more whether the line that it has read is still as it was.
+    SCANNED_LINE_UNCHECKED = "cceh/scanned-line-unchecked" =>
+        at("index/src/cceh/read.rs, read_segment")
+        .in_runs(&["cceh:scanned-slot"]);
+
+    /// An iteration does not look once more whether the directory still leads to the segment that it has read.
+    SCANNED_SEGMENT_UNCHECKED = "cceh/scanned-segment-unchecked" =>
+        at("index/src/cceh/read.rs, read_segment")
+        .in_runs(&["cceh:scanned-divided"]);
 }

@@ -301,6 +301,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         histories: &[
             ("level-hash:growing", History::GrownTable(10)),
             ("level-hash:used-slot", History::UsedSlot(10, 4)),
+            ("level-hash:scanned-slot", History::ScannedSlot(10, 4)),
             // For either key room has to be made, and in different groups.
             ("level-hash:moving", History::TwoInserts(67, 78)),
             // The next slot of the first one's second group is that of the other's first.

@@ -62,4 +62,9 @@ mutants! {
     ANSWER_UNCHECKED = "level-hash/answer-unchecked" =>
         at("index/src/level_hash/read.rs, try_look_up")
         .in_runs(&["level-hash:used-slot"]);
+
+    /// An iteration does not look once more whether the bucket that it has read is still as it was.
+    SCANNED_BUCKET_UNCHECKED = "level-hash/scanned-bucket-unchecked" =>
+        at("index/src/level_hash/read.rs, read_bucket")
+        .in_runs(&["level-hash:scanned-slot"]);
 }

@@ -44,13 +44,8 @@ impl<K: IndexKey + ?Sized> ConcurrentIndex<K> {
 
     /// With this one history, whatever the seed.
     #[must_use]
-    pub(in crate::concurrent) fn planned(self, plan: Plan<(K::Buf, MapAction)>) -> Self {
-        let calls = |all: Vec<_>| -> Vec<_> {
-            all.into_iter().map(|(key, action)| IndexCall::One(key, action)).collect()
-        };
-        let before = calls(plan.before);
-        let workers = plan.workers.into_iter().map(calls).collect();
-        Self { planned: Some(Plan { before, workers }), ..self }
+    pub(in crate::concurrent) fn planned(self, plan: Plan<IndexCall<K::Buf>>) -> Self {
+        Self { planned: Some(plan), ..self }
     }
 }
 

@@ -15,6 +15,7 @@ mod used_slot;
 
 use lapis_index::History;
 
+use self::index_call::IndexCall;
 use super::linearizability::MapAction;
 use super::subject::Plan;
 use crate::subjects::crowded;
@@ -25,8 +26,18 @@ pub use index::ConcurrentIndex;
 pub use pop_log::ConcurrentPopLog;
 pub use store::ConcurrentStore;
 
-/// The operations of a history.
-pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
+/// The calls of a history.
+pub(super) fn planned(history: History) -> Plan<IndexCall<u64>> {
+    let Plan { before, workers } = changes_and_look_ups(history);
+    let calls = |all: Vec<_>| all.into_iter().map(|(key, action)| IndexCall::One(key, action));
+    let mut workers: Vec<Vec<_>> = workers.into_iter().map(|all| calls(all).collect()).collect();
+    if let (History::ScannedSlot(..), Some(reader)) = (history, workers.first_mut()) {
+        *reader = used_slot::scans();
+    }
+    Plan { before: calls(before).collect(), workers }
+}
+
+fn changes_and_look_ups(history: History) -> Plan<(u64, MapAction)> {
     match history {
         History::SplitNode => split_node::split_node(),
         History::UnlinkedNode => unlinked_node::unlinked_node(),
@@ -34,7 +45,9 @@ pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
         History::PutBetween(entries) => split_node::put_between(entries),
         History::NodeBehind(capacity) => divided_node::node_behind(capacity),
         History::GrownTable(before) => grown_table::grown_table(before),
-        History::UsedSlot(before, added) => used_slot::used_slot(0.., before, added),
+        History::UsedSlot(before, added) | History::ScannedSlot(before, added) => {
+            used_slot::used_slot(0.., before, added)
+        }
         History::UsedChain(before, added) => used_slot::used_slot(crowded::<u64>(), before, added),
         History::TwoInserts(before, other) => grown_table::two_inserts(before, other),
         History::ThinnedNode => unlinked_node::thinned_node(),

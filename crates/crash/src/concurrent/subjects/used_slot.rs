@@ -5,7 +5,12 @@
 //!
 //! With keys whose hashes begin alike the slots are those of one chain, and so are the buckets that a larger table leaves
 //! to be used again (`p-clht:used-chain`, `p-clht:outgrown`).
+//!
+//! A scan looks once more by checks of its own (`cceh:scanned-slot`): then it is the reader.
 
+use lapis_index::Direction;
+
+use super::index_call::IndexCall;
 use crate::concurrent::linearizability::MapAction;
 use crate::concurrent::subject::Plan;
 
@@ -28,4 +33,9 @@ pub(super) fn used_slot(
     let mut writer: Vec<_> = removed.iter().map(|&key| (key, MapAction::Remove)).collect();
     writer.extend(inserts);
     Plan { before, workers: vec![reader, writer] }
+}
+
+/// What a reader does that scans.
+pub(super) fn scans() -> Vec<IndexCall<u64>> {
+    vec![IndexCall::Scan(0, Direction::Forward), IndexCall::Scan(u64::MAX, Direction::Backward)]
 }
