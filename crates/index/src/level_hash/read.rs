@@ -65,6 +65,8 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
         let now = lock.reread(domain);
         // In this order: while the table is in use, the word is that of the same group.
         let is_same = now.is_same_section(before) || domain.commits(mutants::ANSWER_UNCHECKED);
+        // Growing freezes the lock, and its word says so. Only the top level tells of what is done afterwards, under other
+        // locks, to what has become the bottom level: to a reader that is held up twice, before it reads the lock and behind.
         if !is_same || self.top() != levels.top {
             return None;
         }
