@@ -162,6 +162,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         let id = walk.id;
         let Some(record) = self.newest(id) else { return Ok(self.again(walk)) };
         let at = record.meta.level();
+        // Only where the index is damaged: while the pool is pinned, no other node gets the id (B8).
         if walk.expected.is_some_and(|expected| expected != at) {
             return Ok(self.again(walk));
         }
@@ -350,7 +351,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         }
     }
 
-    /// Goes to the right neighbour; false if that is gone.
+    /// Goes to the right neighbour; false if that is gone. It is of the same level unless the index is damaged, for B8 holds
+    /// as on the way down.
     #[inline]
     fn go_right<'t>(&'t self, at: &mut Arrival<'t>, right: u64) -> bool {
         let Some(record) = self.newest(right).filter(|it| it.meta.level() == at.meta().level())
