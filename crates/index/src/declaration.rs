@@ -204,6 +204,10 @@ pub enum History {
     RootGivenWay(u64),
     /// One divides a node of so many entries, and the other changes the new one.
     DividedNode(u64),
+    /// The same, and the other reads a key that goes to the new one.
+    ReadDivided(u64),
+    /// One takes keys out of nodes of so many entries until the second goes to the first; the other reads a key of it.
+    ReadJoined(u64),
     /// One takes out an empty node behind a full one, of so many entries, that the other divides.
     NodeBehind(u64),
     /// One adds some keys to so many, until the table has grown, and the other changes what is in it.

@@ -95,7 +95,7 @@ use lapis_blocks::fp_leaf::FINGERPRINTS;
 use lapis_pmem::{Domain, InFlight, Link, Optimisations, Owned, Pool, SoleUse};
 
 use crate::IndexKind;
-use crate::declaration::{Declaration, Exploration, InsertCost, Run};
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::{Capabilities, Index, IndexError, IndexOptions, InnerNodes, forward_to_files};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
@@ -258,7 +258,11 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::drained("fptree:drained"),
             Run::large("fptree:in-use", 1600).as_in_use(),
         ],
-        histories: &[],
+        // Of eight slots one stays free.
+        histories: &[
+            ("fptree:splitting", History::ReadDivided(7)),
+            ("fptree:joining", History::ReadJoined(7)),
+        ],
         persist_points: (300, 3),
         rate_operations: 60,
     },

@@ -51,6 +51,18 @@ mutants! {
     // I5.
     MICRO_LOG_NOT_RESET = "fptree/micro-log-not-reset" => at("index/src/fptree/remove.rs, unlink");
 
+    /// A split takes the upper half from the old leaf before the inner nodes lead to the new one.
+    // I6.
+    ENTERED_LATE = "fptree/entered-late" =>
+        at("index/src/fptree/write.rs, split_locked")
+        .in_runs(&["fptree:splitting"]);
+
+    /// The inner nodes no longer lead to a leaf before its left neighbour has what was in it.
+    // I6.
+    LEFT_EARLY = "fptree/left-early" =>
+        at("index/src/fptree/remove.rs, unlink")
+        .in_runs(&["fptree:joining"]);
+
     /// The entries that a merge has moved are not durable before the record says that they count.
     MERGED_BEFORE_DURABLE = "fptree/merged-before-durable" =>
         at("index/src/fptree/remove.rs, merge_around")

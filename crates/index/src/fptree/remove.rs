@@ -197,9 +197,15 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             let _mutant = domain.omitting(mutants::UNLINKED_WITHOUT_MICRO_LOG);
             self.plan(Plan { leaf: left, bitmap, next: right.next(domain) }, ())
         };
+        let leaves_early = domain.commits(mutants::LEFT_EARLY);
+        if leaves_early {
+            self.inner.remove(pool, key, right.link);
+        }
         let committed = self.carry_out(&planned);
         // I6: whoever does not find the leaf finds what was in it.
-        self.inner.remove(pool, key, right.link);
+        if !leaves_early {
+            self.inner.remove(pool, key, right.link);
+        }
         {
             let _mutant = domain.omitting(mutants::MICRO_LOG_NOT_RESET);
             self.finish(planned);

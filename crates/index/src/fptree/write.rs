@@ -161,6 +161,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         // I1: before the record, which any line of may be durable at any time.
         let fresh = pool.fence(fresh);
         let planned = self.plan(Plan { leaf, bitmap: kept, next: link }, fresh);
+        if domain.commits(mutants::ENTERED_LATE) {
+            let _: Committed = self.carry_out(&planned);
+        }
         // I6: readers who find the upper half gone find the new leaf.
         let entered = K::with_word(pool, first, |first| {
             self.inner.insert(pool, provision, first, link);

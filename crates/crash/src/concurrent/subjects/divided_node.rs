@@ -31,6 +31,23 @@ pub(super) fn divided_node(capacity: u64) -> Plan<(u64, MapAction)> {
     Plan { before: inserts(0..capacity), workers: vec![first, second] }
 }
 
+/// For the same nodes: the reader looks for the last key, which goes to the new one.
+pub(super) fn read_divided(capacity: u64) -> Plan<(u64, MapAction)> {
+    let reader = vec![(2 * (capacity - 1), MapAction::Get)];
+    let workers = vec![inserts(capacity..=capacity), reader];
+    Plan { before: inserts(0..capacity), workers }
+}
+
+/// For nodes of `capacity` entries of which keys that come in order leave the last two in the second one, and that are
+/// joined if they fill half of one: the first keeps three and loses one of these, and the reader looks for a key of the second
+/// (`lapis crash fptree:joining --workers 2 --deviations 1`).
+pub(super) fn read_joined(capacity: u64) -> Plan<(u64, MapAction)> {
+    let mut before = inserts(0..=capacity);
+    before.extend((2..capacity - 2).map(|key| (2 * key, MapAction::Remove)));
+    let reader = vec![(2 * (capacity - 1), MapAction::Get)];
+    Plan { before, workers: vec![vec![(2, MapAction::Remove)], reader] }
+}
+
 /// For nodes of `capacity` entries that keys which come in order leave full: one writer takes out the only key behind such
 /// a node, the other divides it, and puts its upper half between the two.
 pub(super) fn node_behind(capacity: u64) -> Plan<(u64, MapAction)> {
