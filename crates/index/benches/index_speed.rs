@@ -7,6 +7,16 @@
 //! `cargo bench -p lapis-index --bench index_speed -- [INDEX ...] [KEYS ...] [threads=N ...]`
 //!
 //! Each thread has its own share of the keys.
+//!
+//! The instructions of an operation, by callgrind (of 100,000 keys; valgrind's kernel interface has no place for what rustix
+//! asks the kernel otherwise):
+//!
+//! ```text
+//! RUSTFLAGS='--cfg rustix_use_libc' cargo bench -p lapis-index --bench index_speed --no-run
+//! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='index_speed::get_one' EXECUTABLE wort 100000
+//! ```
+//!
+//! It collects what `get_one` (or `insert_one`) and all beneath have executed.
 
 use std::error::Error;
 use std::ops::{Bound, ControlFlow};
@@ -14,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lapis_index::{Direction, Index, IndexFamily, IndexKind, IndexOf, IndexOptions, with_index};
-use lapis_pmem::{Hardware, Pool};
+use lapis_pmem::{Hardware, Pool, Region};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -63,7 +73,9 @@ fn measure<F: IndexFamily>(count: usize, threads: usize) -> Result<(), Box<dyn E
     let mut keys: Vec<u64> = (0..count).map(|_| random.random()).collect();
 
     let fresh = || -> Result<_, Box<dyn Error>> {
-        let pool = Arc::new(Pool::create_anonymous(64 * count + count * 192 + (16 << 20))?);
+        let bytes = 64 * count + count * 192 + (16 << 20);
+        let region = Region::anonymous(bytes, 4 * bytes)?;
+        let pool = Arc::new(Pool::create(region, Hardware::detect())?);
         let options = IndexOptions::default();
         let index = IndexOf::<F, Hardware, u64>::create_named(&pool, "index", &options)?;
         Ok((pool, index))
@@ -79,9 +91,9 @@ fn measure<F: IndexFamily>(count: usize, threads: usize) -> Result<(), Box<dyn E
         });
     }
     let (_pool, index) = fresh()?;
-    measure_phase("insert", threads, &keys, |key| index.insert(key, !key).is_ok());
+    measure_phase("insert", threads, &keys, |key| insert_one(&index, key));
     keys.shuffle(&mut random);
-    measure_phase("get", threads, &keys, |key| index.get(key) == Some(!key));
+    measure_phase("get", threads, &keys, |key| get_one(&index, key));
     let many: Vec<&[u64]> = keys.chunks(MANY).collect();
     measure_groups("get many", threads, &many, count, |group| {
         let keys: Vec<&u64> = group.iter().collect();
@@ -121,6 +133,16 @@ fn measure<F: IndexFamily>(count: usize, threads: usize) -> Result<(), Box<dyn E
     measure_phase("update", threads, &keys, |key| index.update(key, *key).is_ok());
     measure_phase("remove", threads, &keys, |key| index.remove(key).is_ok());
     Ok(())
+}
+
+#[inline(never)]
+fn insert_one(index: &impl Index<Hardware, u64>, key: &u64) -> bool {
+    index.insert(key, !key).is_ok()
+}
+
+#[inline(never)]
+fn get_one(index: &impl Index<Hardware, u64>, key: &u64) -> bool {
+    index.get(key) == Some(!key)
 }
 
 /// Has each thread do `operation` with its share of the keys, all of which must succeed.
