@@ -300,8 +300,7 @@ impl<S: ConcurrentSubject> AnyConcurrentSubject for S {
         ConcurrentSubject::device_faults(self, seed)
     }
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<AnyValue> {
-        let plan = ConcurrentSubject::plan(self, workers, operations, seed);
-        Plan { before: each(plan.before), workers: plan.workers.into_iter().map(each).collect() }
+        ConcurrentSubject::plan(self, workers, operations, seed).map(AnyValue::new)
     }
     fn create(&self, storage: Storage) -> Result<AnyShared, String> {
         Ok(Box::new(ConcurrentSubject::create(self, storage)?))

@@ -8,8 +8,8 @@
 //!
 //! Each thread has its own share of the keys.
 //!
-//! The instructions of an operation, by callgrind (of 100,000 keys; valgrind's kernel interface has no place for what rustix
-//! asks the kernel otherwise):
+//! The instructions of an operation, by callgrind (of 100,000 keys; rustix reads an address by itself, by default, at which a
+//! program under valgrind has nothing):
 //!
 //! ```text
 //! RUSTFLAGS='--cfg rustix_use_libc' cargo bench -p lapis-index --bench index_speed --no-run

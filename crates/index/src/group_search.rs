@@ -18,21 +18,6 @@ pub(crate) fn partition_point(are_integers: bool, is_before: impl Fn(usize) -> b
         .fold(0, |passed, half| passed + half * usize::from(is_before(passed + half - 1)))
 }
 
-/// [`last_admitted`] of entries that lie one after the other.
-#[inline(always)]
-pub(crate) fn last_admitted_of<T>(
-    entries: &[T],
-    are_integers: bool,
-    admits: impl Fn(&T) -> bool,
-) -> usize {
-    last_admitted(entries.len(), are_integers, |entry| {
-        debug_assert!(entry < entries.len());
-        // SAFETY: it is below the count, as `last_admitted` asks: `base + left` never exceeds that, and of what is left
-        // the last that is asked about is `base + 3 * quarter`, or `base + half`.
-        admits(unsafe { entries.get_unchecked(entry) })
-    })
-}
-
 /// The last of `count` entries that is admitted, as all before it are; entry 0 if none is.
 #[inline(always)]
 pub(crate) fn last_admitted(

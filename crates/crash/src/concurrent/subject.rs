@@ -163,6 +163,12 @@ impl<O> Plan<O> {
             .collect();
         Self { before, workers }
     }
+
+    /// The same with each operation as `other` makes it.
+    pub fn map<P>(self, other: impl Fn(O) -> P) -> Plan<P> {
+        let each = |all: Vec<O>| all.into_iter().map(&other).collect();
+        Plan { before: each(self.before), workers: self.workers.into_iter().map(each).collect() }
+    }
 }
 
 /// Why a history has no linearization.

@@ -55,13 +55,12 @@ impl Entries4 {
         self.iter().find(|&(other, _)| other == key).map(|(_, child)| child)
     }
 
-    /// The smallest key from `from` on, or the greatest up to it.
+    /// The entry with the smallest key from `from` on, or with the greatest up to it.
     #[inline(always)]
-    pub(super) fn nearest(self, from: u8, direction: Direction) -> Option<u8> {
-        let mut keys = self.iter().map(|(key, _)| key);
+    pub(super) fn nearest(self, from: u8, direction: Direction) -> Option<(u8, usize)> {
         match direction {
-            Direction::Forward => keys.find(|&key| key >= from),
-            Direction::Backward => keys.rev().find(|&key| key <= from),
+            Direction::Forward => self.iter().find(|&(key, _)| key >= from),
+            Direction::Backward => self.iter().rev().find(|&(key, _)| key <= from),
         }
     }
 
@@ -128,20 +127,21 @@ impl Entries16 {
         (found != 0).then(|| found.trailing_zeros() as usize)
     }
 
-    /// The smallest key from `from` on, or the greatest up to it.
+    /// The entry with the smallest key from `from` on, or with the greatest up to it.
     #[inline(always)]
-    pub(super) fn nearest(self, from: u8, direction: Direction) -> Option<u8> {
+    pub(super) fn nearest(self, from: u8, direction: Direction) -> Option<(u8, usize)> {
         // Seen backward, a key is the smaller the greater it is.
         let flip = if direction == Direction::Backward { 0xFF } else { 0 };
-        let (mut best, mut rest) = (None, self.bitmap & Self::ALL);
+        let (mut best, mut rest) = (u16::MAX, self.bitmap & Self::ALL);
         while rest != 0 {
-            let key = self.key(rest.trailing_zeros() as usize) ^ flip;
+            let entry = rest.trailing_zeros() as usize;
+            let key = self.key(entry) ^ flip;
             if key >= from ^ flip {
-                best = Some(best.map_or(key, |best: u8| best.min(key)));
+                best = best.min(u16::from(key) << 8 | entry as u16);
             }
             rest &= rest - 1;
         }
-        best.map(|best| best ^ flip)
+        (best != u16::MAX).then(|| ((best >> 8) as u8 ^ flip, usize::from(best as u8)))
     }
 
     /// The first entry that does not count.

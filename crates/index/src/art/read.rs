@@ -83,41 +83,48 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         if node.kind() == Kind::Full {
             return of_all();
         }
-        match node.kind() {
+        let of_byte = |entry: Option<usize>| Some((byte, entry?));
+        let found = match node.kind() {
             Kind::Four => {
                 let body = reach.try_at(node.body::<P, _>())?;
-                self.child_found(reach, node, || self.entries4(body), |seen| seen.find(byte))
+                let find = |seen: Entries4| of_byte(seen.find(byte));
+                self.child_found(reach, node, || self.entries4(body), find)
             }
             Kind::Sixteen => {
                 let body = reach.try_at(node.body::<P, _>())?;
-                self.child_found(reach, node, || self.entries16(body), |seen| seen.find(byte))
+                let find = |seen: Entries16| of_byte(seen.find(byte));
+                self.child_found(reach, node, || self.entries16(body), find)
             }
             Kind::FortyEight => {
                 let (word, shift) = ChildIndex::place(byte);
                 let body: &Body48 = reach.try_at(node.body::<P, _>())?;
                 let look = || self.load(&body.index[word]);
-                self.child_found(reach, node, look, |seen| ChildIndex::child_in(seen, shift))
+                self.child_found(reach, node, look, |seen| {
+                    of_byte(ChildIndex::child_in(seen, shift))
+                })
             }
-            Kind::Full => of_all(),
-        }
+            Kind::Full => return of_all(),
+        };
+        Some(found?.map_or(Child::NONE, |(_, child)| child))
     }
 
-    /// The child at the entry that `find` finds in what `look` sees of the node, and still sees afterwards.
+    /// The byte and the entry that `find` finds in what `look` sees of the node, and still sees when that entry's child
+    /// has been read: that byte and child. None if there is no such byte; if the node is beyond the reach, not even that.
     #[inline(always)]
     fn child_found<S: Copy + PartialEq>(
         &self,
         reach: &Reach<'_, D>,
         node: Child,
         look: impl Fn() -> S,
-        find: impl Fn(S) -> Option<usize>,
-    ) -> Option<Child> {
+        find: impl Fn(S) -> Option<(u8, usize)>,
+    ) -> Option<Option<(u8, Child)>> {
         let mut seen = look();
         loop {
-            let Some(entry) = find(seen) else { return Some(Child::NONE) };
+            let Some((byte, entry)) = find(seen) else { return Some(None) };
             let child = Child(self.load(reach.try_at(node.child_place::<P>(entry))?));
             let now = look();
-            if now == seen || find(now) == Some(entry) {
-                return Some(child);
+            if now == seen || find(now) == Some((byte, entry)) {
+                return Some(Some((byte, child)));
             }
             seen = now;
         }
@@ -153,21 +160,29 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let reach = &self.handle.pool.reach();
         let mut from = from;
         loop {
-            let byte = match node.kind() {
-                Kind::Four => self.entries4(self.body(node)).nearest(from, direction)?,
-                Kind::Sixteen => self.entries16(self.body(node)).nearest(from, direction)?,
-                Kind::FortyEight => self.next_in_index(self.body(node), from, direction)?,
+            let of_byte = |byte| Some(Some((byte, self.child_of_byte(reach, node, byte)?)));
+            let found = match node.kind() {
+                Kind::Four => {
+                    let look = || self.entries4(self.body(node));
+                    self.child_found(reach, node, look, |seen| seen.nearest(from, direction))
+                }
+                Kind::Sixteen => {
+                    let look = || self.entries16(self.body(node));
+                    self.child_found(reach, node, look, |seen| seen.nearest(from, direction))
+                }
+                Kind::FortyEight => {
+                    of_byte(self.next_in_index(self.body(node), from, direction)?)
+                }
                 Kind::Full => {
                     let children = &self.body::<Body256>(node).children;
                     let child = |&byte: &u8| self.load(&children[usize::from(byte)]) != 0;
-                    match direction {
+                    of_byte(match direction {
                         Direction::Forward => (from..=u8::MAX).find(child),
                         Direction::Backward => (0..=from).rev().find(child),
-                    }?
+                    }?)
                 }
             };
-            let child = self.child_of_byte(reach, node, byte);
-            let child = child.unwrap_or_else(|| damaged_word(node.bits()));
+            let (byte, child) = found.unwrap_or_else(|| damaged_word(node.bits()))?;
             if !child.is_none() {
                 return Some((byte, child));
             }

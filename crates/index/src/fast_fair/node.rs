@@ -3,7 +3,7 @@
 
 use lapis_pmem::{Domain, GenerationLock, LINE_BYTES, LINK_MASK, Link, PCell, Pool, persistent};
 
-use crate::group_search::last_admitted_of;
+use crate::group_search::last_admitted;
 use crate::node_size::NodeSizes;
 
 persistent! {
@@ -241,14 +241,14 @@ impl<'p> Node<'p> {
     ) -> (Option<Found>, bool) {
         let slots = self.slots;
         let key = |slot: usize| self.key(domain, slot);
-        let counts = |entry: &Entry| match entry.key.load_acquire(domain) {
+        let counts = |slot: usize| match key(slot) {
             // Without a branch that a processor would have to guess.
             word if are_integers => (word != 0) & admits(word),
             word => word != 0 && admits(word),
         };
         // Slot 1 comes last: it may be a duplicate of the key 0 in slot 0, and so look empty before others.
-        let last = last_admitted_of(&slots[1..], are_integers, counts) + 1;
-        let mut at = if last > 1 || counts(&slots[1]) { last } else { 0 };
+        let last = last_admitted(slots.len() - 1, are_integers, |entry| counts(entry + 1)) + 1;
+        let mut at = if last > 1 || counts(1) { last } else { 0 };
         let greater = at + 1 < slots.len() && key(at + 1) != 0;
         while self.is_duplicate(domain, at, hidden) {
             at -= 1;

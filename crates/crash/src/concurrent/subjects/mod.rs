@@ -28,13 +28,11 @@ pub use store::ConcurrentStore;
 
 /// The calls of a history.
 pub(super) fn planned(history: History) -> Plan<IndexCall<u64>> {
-    let Plan { before, workers } = changes_and_look_ups(history);
-    let calls = |all: Vec<_>| all.into_iter().map(|(key, action)| IndexCall::One(key, action));
-    let mut workers: Vec<Vec<_>> = workers.into_iter().map(|all| calls(all).collect()).collect();
-    if let (History::ScannedSlot(..), Some(reader)) = (history, workers.first_mut()) {
-        *reader = used_slot::scans();
+    let plan = changes_and_look_ups(history).map(|(key, action)| IndexCall::One(key, action));
+    match history {
+        History::ScannedSlot(..) => used_slot::scanned(plan),
+        _ => plan,
     }
-    Plan { before: calls(before).collect(), workers }
 }
 
 fn changes_and_look_ups(history: History) -> Plan<(u64, MapAction)> {

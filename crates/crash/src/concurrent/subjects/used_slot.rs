@@ -35,7 +35,11 @@ pub(super) fn used_slot(
     Plan { before, workers: vec![reader, writer] }
 }
 
-/// What a reader does that scans.
-pub(super) fn scans() -> Vec<IndexCall<u64>> {
-    vec![IndexCall::Scan(0, Direction::Forward), IndexCall::Scan(u64::MAX, Direction::Backward)]
+/// The same with a reader that scans.
+pub(super) fn scanned(mut plan: Plan<IndexCall<u64>>) -> Plan<IndexCall<u64>> {
+    plan.workers[0] = vec![
+        IndexCall::Scan(0, Direction::Forward),
+        IndexCall::Scan(u64::MAX, Direction::Backward),
+    ];
+    plan
 }
