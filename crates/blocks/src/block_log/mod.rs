@@ -41,7 +41,9 @@
 //!   written and may be missing lies in `batch bytes` from the first unit on that is not durable whole.
 //! * B4. A witness is true whenever it can be read.
 //! * B5. Nothing is written to the ring where a byte at or behind the `start` of a durable header lies.
-//! * B6. Before the first append after an opening there is no record behind the end.
+//! * B6. Before the first append after an opening, nothing is left behind the end of what an unfinished batch wrote
+//!   there, neither records nor parts of one: what is appended next may have the bytes that such a part lacks, and
+//!   make a record of it that nobody appended.
 //! * B7. The device has all of the ring that a header describes, durably. What is retained lies at the same bytes of the
 //!   device by either of two headers of which a power cut may leave one.
 //! * B8. Nothing was written to the ring since a header was that says `closed`: the log ends at its `durable`.
@@ -68,8 +70,8 @@
 //! * Opening, if the log was closed: read what is retained, no further. Nothing is written, nor flushed: before anything
 //!   is, the headers are.
 //! * Opening: read up to the first place where no record is. What no witness vouches for is written
-//!   again as it is read, since a kernel that failed to write a page may go on showing it, and what lies
-//!   behind the end is zeroed (B6). Write the headers, unless they say all that already. Flush, and only then use what
+//!   again as it is read, since a kernel that failed to write a page may go on showing it, and a batch from the end on
+//!   is zeroed, whatever is read there (B3, B6). Write the headers, unless they say all that already. Flush, and only then use what
 //!   was read.
 //!
 //! # End or damage

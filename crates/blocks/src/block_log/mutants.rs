@@ -32,8 +32,8 @@ mutants! {
     STALE_RECORD_ACCEPTED = "block-log/stale-record-accepted" =>
         at("blocks/src/block_log/window.rs, entry_at");
 
-    /// Records that lie behind the end when the log is opened are left there: they follow what is
-    /// appended next, if that ends where they begin.
+    /// What an unfinished batch left behind the end is still there when the log is opened: records follow what is appended
+    /// next, if that ends where they begin, and it makes parts of one whole, if it has the bytes that they lack.
     TAIL_LEFT = "block-log/tail-left" => at("blocks/src/block_log/recovery.rs, finish");
 
     /// The header says that the ring is longer before the device is.

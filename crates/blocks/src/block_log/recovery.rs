@@ -24,15 +24,7 @@ pub struct Recovery<D: Domain> {
     position: u64,
     /// Before it all was durable before the crash.
     vouched: u64,
-    tail: Option<Tail>,
-}
-
-/// What lies where the log ends.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Tail {
-    Clean,
-    /// Records of a batch that is not there whole.
-    Records,
+    is_at_end: bool,
 }
 
 impl<D: Domain> fmt::Debug for Recovery<D> {
@@ -51,7 +43,15 @@ impl<D: Domain> Recovery<D> {
         let header = HeaderCopies::read(&*device)?;
         let Header { ring, start, durable, .. } = header.header();
         let window = Window::new(domain.clone(), Arc::clone(&device), ring, ring.batch_blocks());
-        Ok(Self { domain, device, header, window, position: start, vouched: durable, tail: None })
+        Ok(Self {
+            domain,
+            device,
+            header,
+            window,
+            position: start,
+            vouched: durable,
+            is_at_end: false,
+        })
     }
 
     /// Where the oldest retained record begins.
@@ -72,16 +72,17 @@ impl<D: Domain> Recovery<D> {
         let ring = self.window.ring();
         let Header { closed, durable, .. } = self.header.header();
         let limit = ring.limit(self.start().number());
-        while self.tail.is_none() {
+        while !self.is_at_end {
             // B8
             if closed && self.position >= durable {
-                self.tail = Some(Tail::Clean);
+                self.is_at_end = true;
                 break;
             }
             let at = ring.settle(self.position);
             let entry = if at < limit { self.window.entry_at(at)? } else { None };
             let Some(header) = entry else {
-                self.tail = Some(self.look_behind(at, limit)?);
+                self.check_behind(at, limit)?;
+                self.is_at_end = true;
                 break;
             };
             let witness = self.window.witness(at, header)?;
@@ -97,7 +98,7 @@ impl<D: Domain> Recovery<D> {
     }
 
     /// Tells the end of the log, where no record is, from damage.
-    fn look_behind(&mut self, end: u64, limit: u64) -> Result<Tail, BlockLogError> {
+    fn check_behind(&mut self, end: u64, limit: u64) -> Result<(), BlockLogError> {
         let ring = self.window.ring();
         let damage = |witness| {
             let (at, witness) = (Lsn::from_number(end), Lsn::from_number(witness));
@@ -110,7 +111,7 @@ impl<D: Domain> Recovery<D> {
         // within another batch, if there is any.
         let excused = self.position - self.position % ring.unit_bytes() + ring.batch_bytes();
         let last = limit.min(excused + ring.batch_bytes());
-        let (mut at, mut tail) = (end, Tail::Clean);
+        let mut at = end;
         while at < last {
             let settled = ring.settle(at);
             if settled != at {
@@ -127,7 +128,6 @@ impl<D: Domain> Recovery<D> {
             if at >= excused || witness.is_some_and(|witness| witness > end) {
                 return damage(at);
             }
-            tail = Tail::Records;
             at += header.record_bytes();
         }
         // What is lost may be more than a batch: every segment says that it was begun, in its first block.
@@ -139,7 +139,7 @@ impl<D: Domain> Recovery<D> {
             }
             at = ring.segment_end(at);
         }
-        Ok(tail)
+        Ok(())
     }
 
     /// Reads what is left, makes the log durable up to its end and opens it.
@@ -167,16 +167,15 @@ impl<D: Domain> Recovery<D> {
             let kept = end - first;
             blocks[..kept as usize].copy_from_slice(self.window.bytes(first, kept)?);
         }
-        // B6
-        if self.tail == Some(Tail::Records) && !self.domain.commits(mutants::TAIL_LEFT) {
-            self.domain.happens("records behind the end are zeroed");
-            let until = (ring.limit(header.start) - first).min(ring.batch_bytes());
-            ring.write(&*self.device, first, &blocks[..until as usize])?;
-        } else if self.vouched < end && first < end {
-            ring.write(&*self.device, first, &blocks[..ring.unit_bytes() as usize])?;
+        if !header.closed {
+            // B6
+            let bytes = match self.domain.commits(mutants::TAIL_LEFT) {
+                true => end.next_multiple_of(ring.unit_bytes()) - first,
+                false => (ring.limit(header.start) - first).min(ring.batch_bytes()),
+            };
+            ring.write(&*self.device, first, &blocks[..bytes as usize])?;
         }
-        let is_told = header.durable == end && self.tail == Some(Tail::Clean);
-        if is_told && self.header.are_alike() {
+        if header.durable == end && self.header.are_alike() {
             // The header may have been written and not flushed; the space before its start is used from now on (B5).
             // Of a log that was closed it is written again before.
             if !header.closed {

@@ -153,6 +153,14 @@ impl Medium {
     }
 }
 
+/// Contents of which the first byte is the number's alone, and the others are those of fifteen more numbers: what was torn
+/// may be made whole by the next.
+fn contents(bytes: usize, number: u8) -> Vec<u8> {
+    let mut contents = payload(bytes, number % 16);
+    contents.iter_mut().take(1).for_each(|first| *first = number);
+    contents
+}
+
 /// Sizes such that records often begin where a block does.
 fn change(random: &mut SmallRng) -> (usize, u8) {
     const BYTES: [usize; 6] = [0, 0, 32, 64, 128, 608];
@@ -248,13 +256,13 @@ impl Subject for BlockLogSubject {
         seed: u64,
     ) -> Vec<BlockLogOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
-        // The beginning of what was interrupted once more, so that the rest of it would fit behind.
+        // The beginning of what was interrupted once more, so that the rest of it would fit behind, and most of its bytes.
         let mut changes = match interrupted {
             Some(BlockLogOperation::Transact(changes)) => changes.clone(),
             _ => vec![change(&mut random)],
         };
         changes.truncate(1);
-        changes[0].1 = random.random();
+        changes[0].1 ^= random.random_range(1..16) << 4;
         let first = match random.random() {
             true => BlockLogOperation::FillBlock,
             false => BlockLogOperation::Transact(changes),
@@ -304,7 +312,7 @@ impl Subject for BlockLogSubject {
         match operation {
             BlockLogOperation::Transact(changes) => {
                 let digests =
-                    changes.iter().map(|&(bytes, number)| digest(&payload(bytes, number)));
+                    changes.iter().map(|&(bytes, number)| digest(&contents(bytes, number)));
                 state.push(digests.collect());
             }
             BlockLogOperation::FillBlock => state.push(vec![digest(&[])]),
@@ -339,7 +347,7 @@ impl LiveBlockLog {
         let mut room = log.reserve(changes.len() as u64 + 1, bytes as u64 + 8)?;
         let mut first = 0u64;
         for &(bytes, number) in changes {
-            let lsn = room.append(CHANGE, &[&first.to_le_bytes(), &payload(bytes, number)])?;
+            let lsn = room.append(CHANGE, &[&first.to_le_bytes(), &contents(bytes, number)])?;
             if first == 0 {
                 first = lsn.number();
             }

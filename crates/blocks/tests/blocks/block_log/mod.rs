@@ -8,6 +8,7 @@ mod length;
 mod model;
 mod persistent_memory;
 mod room;
+mod torn;
 mod wild;
 
 use std::sync::Arc;
