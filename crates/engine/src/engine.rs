@@ -111,7 +111,8 @@ pub(crate) struct Shared<D: Domain> {
     /// Dropped tables whose pages are still in use.
     pub(crate) dropped: Mutex<VecDeque<Dropped<D>>>,
     pub(crate) next_table: AtomicU64,
-    next_token: AtomicU64,
+    /// For parts of transactions, and for long values ([`Shared::next_token`]).
+    pub(crate) next_token: AtomicU64,
     /// Tables are made and dropped one at a time.
     pub(crate) making: Mutex<()>,
     /// Transactions that conflicted often take turns with each other.
@@ -251,9 +252,8 @@ impl<D: Domain> Engine<D> {
             tables: RwLock::default(),
             dropped: Mutex::default(),
             next_table: AtomicU64::new(u64::from(FIRST_TABLE)),
-            // Larger than any that the log may have: each took more than a byte of it.
             to_log_again: AtomicU64::new(0),
-            next_token: AtomicU64::new(log.block_log().end().number() + 1),
+            next_token: AtomicU64::new(recovery.last_token.max(log.block_log().end().number()) + 1),
             making: Mutex::new(()),
             unlucky: Mutex::new(()),
             checkpoint: Mutex::new(()),
@@ -336,6 +336,7 @@ impl<D: Domain> Engine<D> {
 }
 
 impl<D: Domain> Shared<D> {
+    /// A number that none had since the engine was opened, nor has of the transactions in the log.
     pub(crate) fn next_token(&self) -> u64 {
         self.next_token.fetch_add(1, Ordering::Relaxed)
     }

@@ -90,6 +90,8 @@ pub struct RecoveryReport {
     /// How long of that pages were read.
     pub reading: Duration,
     pub(crate) last_transaction: u64,
+    /// The greatest that a record has.
+    pub(crate) last_token: u64,
 }
 
 /// How far an opening has come that does the log again.
@@ -272,6 +274,7 @@ impl<D: Domain> Recovery<'_, D> {
                 continue;
             }
             let (token, entries) = record::parse(record.payload)?;
+            self.report.last_token = self.report.last_token.max(token);
             if record.kind == kind::PART {
                 if self.domain.commits(UNFINISHED_REPLAYED) {
                     self.collect(tables, entries, lsn, &mut collected)?;

@@ -46,10 +46,24 @@ impl<D: Domain> Shared<D> {
         (most / chunk_bytes).max(1) * chunk_bytes
     }
 
+    /// A number that no value has, nor chunks that are to go. Numbers whose values were refused have taken none of the log, so
+    /// that after an opening some may come again.
+    fn unused_number(&self) -> Result<u64, EngineError> {
+        let mut found = Vec::new();
+        loop {
+            let number = self.next_token();
+            let is_used = self.chunks.contents().get(&chunk_key(number, 0), &mut found)?
+                || self.catalog.contents().get(&chunks_key(number), &mut found)?;
+            if !is_used {
+                return Ok(number);
+            }
+        }
+    }
+
     /// Lists the number of a long value (V2). What is written is to become a record, in a transaction that ends the listing
     /// too; who gives that up says so ([`Shared::long_value_is_unwanted`]).
     fn begin_chunks(&self) -> Result<Chunks, EngineError> {
-        let number = self.next_token();
+        let number = self.unused_number()?;
         let listing = chunks_key(number);
         let listed = Write { table: &self.catalog, key: &listing, value: Some(&[]) };
         if !self.domain.commits(CHUNKS_NOT_LISTED) {
@@ -218,6 +232,8 @@ impl<D: Domain> Drop for ValueWriter<D> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use lapis_device::{ModelledSsd, SsdConfig};
     use lapis_pmem::{BlockDevice, FlushMethod, Hardware};
 
@@ -225,14 +241,42 @@ mod tests {
     use crate::engine::EngineOptions;
     use crate::storage::Storage;
 
+    fn device(blocks: u64) -> Arc<ModelledSsd> {
+        Arc::new(ModelledSsd::new(blocks, SsdConfig::default()).unwrap())
+    }
+
+    fn create(pages: &Arc<ModelledSsd>) -> Engine<Hardware> {
+        let domain = Hardware::with_method(FlushMethod::PageCacheNone).unwrap();
+        let pages = Arc::clone(pages) as Arc<dyn BlockDevice>;
+        Engine::create(domain, Storage::ssd(pages, device(2 + 1024)), &EngineOptions::small())
+            .unwrap()
+    }
+
+    #[test]
+    fn a_number_whose_chunks_are_there_is_not_given_again() {
+        let engine = create(&device(1));
+        let table = engine.create_table("t").unwrap();
+        let value = |key: &[u8]| vec![key[0]; 20_000];
+        let put = |key: &[u8]| engine.put(&table, key, &value(key), Durability::Immediate).unwrap();
+        let token = &engine.shared().next_token;
+        let first = token.load(Ordering::Relaxed);
+        put(b"a");
+        put(b"b");
+        // Listed: it is to go, and has not.
+        put(b"b");
+        token.store(first, Ordering::Relaxed);
+        put(b"c");
+        engine.maintain().unwrap();
+        for key in [b"a", b"b", b"c"] {
+            assert!(engine.get(&table, key).unwrap().unwrap() == value(key));
+        }
+        assert_eq!(engine.check(), Vec::<String>::new());
+    }
+
     #[test]
     fn bytes_that_are_refused_for_want_of_room_are_not_in_the_value() {
-        let device = |blocks| Arc::new(ModelledSsd::new(blocks, SsdConfig::default()).unwrap());
-        let (pages, log) = (device(1), device(2 + 1024));
-        let options = EngineOptions::small();
-        let domain = Hardware::with_method(FlushMethod::PageCacheNone).unwrap();
-        let storage = Storage::ssd(Arc::clone(&pages) as Arc<dyn BlockDevice>, log as _);
-        let engine = Engine::create(domain, storage, &options).unwrap();
+        let pages = device(1);
+        let engine = create(&pages);
         let table = engine.create_table("t").unwrap();
         pages.limit_to(pages.capacity_blocks() + 100);
 
