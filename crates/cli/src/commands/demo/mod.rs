@@ -73,9 +73,9 @@ pub struct Arguments {
     /// Images of the modelled machine to recover from; second crashes, in recovery, come besides
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     images: u64,
-    /// What the random numbers start from [default: another one each time]
-    #[arg(long, value_name = "S")]
-    seed: Option<u64>,
+    /// What the random numbers start from
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
     /// Where to make the store's directory [default: the system's directory for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -87,10 +87,9 @@ pub struct Arguments {
 /// Runs `lapis demo`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let started = Instant::now();
-    let seed = arguments.seed.unwrap_or_else(rand::random);
     let stop = stop::on_signals();
     let directory = make_directory(arguments.dir.as_deref())?;
-    let mut report = Report::new(seed);
+    let mut report = Report::new(arguments.seed);
     let shown = show(arguments, directory.path(), stop, &mut report, output);
     report.stopped = stop.is_raised();
     match shown {
