@@ -208,6 +208,9 @@ pub enum History {
     ReadDivided(u64),
     /// One takes keys out of nodes of so many entries until the second goes to the first; the other reads a key of it.
     ReadJoined(u64),
+    /// One adds a key to so many, so that a node is divided; the other takes out so many of the greatest, until the new node
+    /// goes again.
+    TakenBack(u64, u64),
     /// One takes out an empty node behind a full one, of so many entries, that the other divides.
     NodeBehind(u64),
     /// One adds some keys to so many, until the table has grown, and the other changes what is in it.

@@ -109,7 +109,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, Optimisations, Owned, Pool};
 
 use crate::IndexKind;
-use crate::declaration::{Declaration, Exploration, InsertCost, Run};
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::{Capabilities, Index, IndexError, IndexOptions, forward_to_files};
 use crate::key::IndexKey;
 use crate::node_size::NodeSizes;
@@ -285,7 +285,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             },
             Run::large("p-bwtree:in-use", 1200).as_in_use(),
         ],
-        histories: &[],
+        histories: &[("p-bwtree:taken-back", History::TakenBack(11, 3))],
         persist_points: (150, 6),
         rate_operations: 400,
     },

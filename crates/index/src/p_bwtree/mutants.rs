@@ -34,6 +34,12 @@ mutants! {
     POST_BEFORE_SPLIT = "p-bwtree/post-before-split" =>
         at("index/src/p_bwtree/restructure.rs, divide");
 
+    /// The level above gets to know a node without a second look at whether it is there: another thread may have made it
+    /// known, and merged it, meanwhile.
+    // B4.
+    KNOWN_LATE = "p-bwtree/known-late" => at("index/src/p_bwtree/restructure.rs, try_post")
+        .in_runs(&["p-bwtree:taken-back"]);
+
     /// A chain is freed before the word is durable that refers to what takes its place.
     // B8.
     CHAIN_RETIRED_EARLY = "p-bwtree/chain-retired-early" =>

@@ -48,6 +48,16 @@ pub(super) fn read_joined(capacity: u64) -> Plan<(u64, MapAction)> {
     Plan { before, workers: vec![vec![(2, MapAction::Remove)], reader] }
 }
 
+/// For a tree in which one key more than `before` divides the last node, and makes the new one known to the level above when
+/// it is there. The other writer, who comes by it before, does that, too, and takes out so many of the greatest keys that it
+/// goes again (`lapis crash p-bwtree:taken-back --workers 2 --deviations 1`).
+pub(super) fn taken_back(before: u64, taken: u64) -> Plan<(u64, MapAction)> {
+    let mut first = inserts(before..=before);
+    first.extend([(2 * before - 2, MapAction::Get), (2 * before + 1, MapAction::Insert(1))]);
+    let second = (0..taken).map(|back| (2 * (before - back), MapAction::Remove)).collect();
+    Plan { before: inserts(0..before), workers: vec![first, second] }
+}
+
 /// For nodes of `capacity` entries that keys which come in order leave full: one writer takes out the only key behind such
 /// a node, the other divides it, and puts its upper half between the two.
 pub(super) fn node_behind(capacity: u64) -> Plan<(u64, MapAction)> {

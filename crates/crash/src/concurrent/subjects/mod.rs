@@ -54,6 +54,7 @@ fn changes_and_look_ups(history: History) -> Plan<(u64, MapAction)> {
         History::RootGivenWay(capacity) => merged_node::root_given_way(capacity),
         History::DividedNode(capacity) => divided_node::divided_node(capacity),
         History::ReadDivided(capacity) => divided_node::read_divided(capacity),
+        History::TakenBack(before, taken) => divided_node::taken_back(before, taken),
         History::ReadJoined(capacity) => divided_node::read_joined(capacity),
         History::JoinedNode(capacity) => divided_node::joined_node(capacity),
         History::JoinedInto(capacity) => divided_node::joined_into(capacity),
