@@ -193,6 +193,8 @@ pub enum History {
     UnlinkedAbove(u64),
     /// One replaces a full node of so many entries by a larger one; the other puts a node between it and the one above.
     PutBetween(u64),
+    /// One divides a full node of so many entries, below a trie two nodes higher; the other puts a node between it and that.
+    PutAboveFull(u64),
     /// One takes a leaf out of a node that the other thins out first; then the other takes out the node above.
     ThinnedNode,
     /// One merges nodes of so many entries that the other reads.

@@ -80,7 +80,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PHot<D, K> {
 
     /// The same, and the lock of the node above, if that has still this one.
     fn lock_node<'t>(&'t self, level: &Level, held: &mut HeldNodes<'t, D>) -> bool {
-        held.try_take_also(self.lock_of(level.above)) && self.entry_at(level.place) == level.node
+        held.try_take_also(self.lock_of(level.above))
+            && (self.entry_at(level.place) == level.node
+                || self.handle.pool.domain().commits(mutants::ABOVE_UNCHECKED))
     }
 
     fn set_value(

@@ -172,6 +172,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         histories: &[
             ("p-hot:splitting", History::SplitNode),
             ("p-hot:unlinking", History::UnlinkedAbove(contents::FANOUT as u64)),
+            ("p-hot:put-between", History::PutAboveFull(contents::FANOUT as u64)),
         ],
         persist_points: (200, 2),
         rate_operations: 400,

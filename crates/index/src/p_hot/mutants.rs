@@ -46,6 +46,12 @@ mutants! {
         .published("PMRace (Chen et al., ASPLOS 2022)")
         .in_runs(&["p-hot:splitting"]);
 
+    /// The word that leads to a node is not looked at under the lock of the node above: another writer may have put one
+    /// between the two.
+    // H5.
+    ABOVE_UNCHECKED = "p-hot/above-unchecked" => at("index/src/p_hot/change.rs, lock_node")
+        .in_runs(&["p-hot:put-between"]);
+
     STALE_DECISION = "p-hot/stale-decision" => like(p_art::CATALOGUE.entry(p_art::STALE_DECISION));
 
     UNPERSISTED_ANSWER = "p-hot/unpersisted-answer" =>

@@ -41,6 +41,7 @@ fn changes_and_look_ups(history: History) -> Plan<(u64, MapAction)> {
         History::UnlinkedNode => unlinked_node::unlinked_node(),
         History::UnlinkedAbove(entries) => unlinked_node::unlinked_above(entries),
         History::PutBetween(entries) => split_node::put_between(entries),
+        History::PutAboveFull(entries) => split_node::put_above_full(entries),
         History::NodeBehind(capacity) => divided_node::node_behind(capacity),
         History::GrownTable(before) => grown_table::grown_table(before),
         History::UsedSlot(before, added) | History::ScannedSlot(before, added) => {

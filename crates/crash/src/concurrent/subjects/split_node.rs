@@ -37,3 +37,28 @@ pub(super) fn put_between(entries: u64) -> Plan<(u64, MapAction)> {
     let second = vec![insert(PREFIX ^ 1 << 32)];
     Plan { before, workers: vec![first, second] }
 }
+
+/// For a trie whose nodes have so many `entries` at most, and heights: where a full one is two lower than the one above, what
+/// does not fit gets a node between the two (`lapis crash p-hot:put-between --workers 2 --deviations 1`).
+///
+/// ```text
+///  before            the first writer      the second, meanwhile
+///     3                  3                     3
+///    / \                / \                   / \
+///   2   1 ← full       2   2                 2   2
+///                         / \                   / \
+///                        1   1                 1   key
+/// ```
+///
+/// Keys that end alike but for five bits fill a node; one more divides it, below a node of height 2. Keys that differ ever
+/// earlier fill that; one more makes one of height 3, where it stands alone. Keys that end like it fill a node there.
+pub(super) fn put_above_full(entries: u64) -> Plan<(u64, MapAction)> {
+    let insert = |key| (key, MapAction::Insert(1));
+    let beside = |key: u64, place: u64| key ^ 1 << (16 + place);
+    let alone = beside(PREFIX, entries - 2);
+    let before = (0..=entries).map(|end| PREFIX + 2 * end);
+    let before = before.chain((0..entries - 2).map(|place| beside(PREFIX, place)));
+    let before = before.chain((0..entries).map(|end| alone + 2 * end));
+    let workers = vec![vec![insert(alone + 1)], vec![insert(alone ^ 1 << 8)]];
+    Plan { before: before.map(insert).collect(), workers }
+}
