@@ -46,8 +46,8 @@ impl<D: Domain> Shared<D> {
         (most / chunk_bytes).max(1) * chunk_bytes
     }
 
-    /// A number that no value has, nor chunks that are to go. Numbers whose values were refused have taken none of the log, so
-    /// that after an opening some may come again.
+    /// A number that no value has, nor chunks that are to go. After an opening one may come again: numbers begin behind the end
+    /// of the log then, of which those that were given and not logged yet had taken nothing.
     fn unused_number(&self) -> Result<u64, EngineError> {
         let mut found = Vec::new();
         loop {
