@@ -63,7 +63,7 @@ mod locate;
 pub mod mutants;
 mod slabs;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -115,15 +115,11 @@ pub(crate) struct Block {
 #[derive(Debug)]
 pub(crate) struct Allocator {
     caches: Caches,
-    /// Asked for many blocks at a time: threads seldom meet at them, on whatever line they are.
-    classes: [Mutex<ClassSlabs>; CLASS_COUNT],
-    /// A bit for each class that anything has been asked of: what goes over all classes need not lock
-    /// the others, of which there is nothing.
-    used_classes: AtomicU64,
+    /// Of each class that anything has been asked of: what goes over all classes need not lock the others, of which there
+    /// is nothing. Asked for many blocks at a time: threads seldom meet at them, on whatever line they are.
+    classes: [OnceLock<Box<Mutex<ClassSlabs>>>; CLASS_COUNT],
     chunks: Mutex<ChunkMap>,
 }
-
-const _: () = assert!(CLASS_COUNT <= u64::BITS as usize);
 
 impl Allocator {
     /// Zeroes the chunk table of segment 0 and flushes it; the caller fences.
@@ -135,8 +131,7 @@ impl Allocator {
     pub(crate) fn open(high_water: u32, bitmaps_valid: bool) -> Self {
         Self {
             caches: Caches::default(),
-            classes: std::array::from_fn(|_| Mutex::default()),
-            used_classes: AtomicU64::new(0),
+            classes: [const { OnceLock::new() }; CLASS_COUNT],
             chunks: Mutex::new(ChunkMap::open(high_water, bitmaps_valid)),
         }
     }
@@ -147,17 +142,12 @@ impl Allocator {
         pool: &'a Pool<D>,
         class: ClassId,
     ) -> HostGuard<'a, D, MutexGuard<'a, ClassSlabs>> {
-        let bit = 1 << class.index();
-        if self.used_classes.load(Ordering::Relaxed) & bit == 0 {
-            self.used_classes.fetch_or(bit, Ordering::Relaxed);
-        }
-        lock(pool.domain(), &self.classes[class.index()])
+        lock(pool.domain(), self.classes[class.index()].get_or_init(Box::default))
     }
 
     /// The classes of which there may be slabs or blocks.
-    fn used_classes(&self) -> impl Iterator<Item = ClassId> + use<> {
-        let used = self.used_classes.load(Ordering::Relaxed);
-        ClassId::all().filter(move |class| used & 1 << class.index() != 0)
+    fn used_classes(&self) -> impl Iterator<Item = ClassId> {
+        ClassId::all().filter(|class| self.classes[class.index()].get().is_some())
     }
 
     #[inline]
