@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 use lapis_device::{CrashCause, CrashPoint, CrashStates, Image, ImageBudget};
 
@@ -38,12 +37,20 @@ pub(crate) fn explore_once(
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, RecordError> {
-    let started = Instant::now();
-    let run = Run::record(subject, options)?;
+    Ok(explore_run(subject, options, &Run::record(subject, options)?, progress)?)
+}
+
+/// [`explore_once`], of a run that is recorded already.
+pub(crate) fn explore_run(
+    subject: &dyn AnySubject,
+    options: &ExploreOptions,
+    run: &Run,
+    progress: &Progress<'_>,
+) -> Result<ExploreReport, String> {
     let from_subject = options.first_operation.max(subject.first_operation());
     // Second crashes of the run before are those in the recovery from its first.
     let first_operation = from_subject.max(usize::from(run.first_cut.is_some()));
-    let spread = Spread::of(&run, first_operation, options);
+    let spread = Spread::of(run, first_operation, options);
     let options = &ExploreOptions { first_operation, ..spread.within(options) };
     let (images, points, stop) = Default::default();
     let violations = FirstViolations::new(options.violation_limit);
@@ -52,7 +59,7 @@ pub(crate) fn explore_once(
     let shares: Vec<Result<_, String>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
-                let (run, shared) = (&run, &shared);
+                let shared = &shared;
                 scope.spawn(move || walk(subject, run, shared, thread, threads))
             })
             .collect();
@@ -77,7 +84,7 @@ pub(crate) fn explore_once(
     }
     shared.violations.keep(&mut total.violations, |violation| violation.position as u64);
     total.distinct_states = states.len() as u64;
-    total.seconds = started.elapsed().as_secs_f64();
+    total.seconds = run.begun.elapsed().as_secs_f64();
     total.images_per_s = total.images as f64 / total.seconds.max(1e-9);
     Ok(total)
 }

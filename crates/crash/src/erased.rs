@@ -3,8 +3,8 @@
 //! A subject is written with types of its own for operations, states and the open structure.
 //! Compiled for each of these, the checker would be most of the program. So it works on
 //! [`AnySubject`], of which operations and states are references to what only the subject looks into.
-//! What is done with them for each image costs no more than it did: a state is copied once, when the
-//! first operation is tried on it, and hashed and compared by code that knows its type.
+//! What is done with them for each image costs no more than it did: a state is copied once, over that of the image
+//! before, and hashed and compared by code that knows its type.
 
 use std::any::Any;
 use std::fmt;
@@ -62,6 +62,7 @@ trait State: Value {
     fn equals(&self, other: &dyn State) -> bool;
     fn hash(&self) -> u64;
     fn copy(&self) -> Arc<dyn State>;
+    fn become_copy_of(&mut self, other: &dyn State);
 }
 
 impl<T: Clone + Eq + Hash + Value> State for T {
@@ -76,6 +77,11 @@ impl<T: Clone + Eq + Hash + Value> State for T {
 
     fn copy(&self) -> Arc<dyn State> {
         Arc::new(self.clone())
+    }
+
+    fn become_copy_of(&mut self, other: &dyn State) {
+        let other: &dyn Any = other;
+        self.clone_from(known_type(other.downcast_ref()));
     }
 }
 
@@ -99,6 +105,14 @@ impl AnyState {
         }
         let state: Option<&mut dyn Any> = Arc::get_mut(&mut self.0).map(|state| state as _);
         known_type(state.and_then(<dyn Any>::downcast_mut))
+    }
+
+    /// Makes it another, in the memory that it has if nobody else refers to that: states are copied for each image.
+    pub(crate) fn become_copy_of(&mut self, other: &Self) {
+        match Arc::get_mut(&mut self.0) {
+            Some(state) => state.become_copy_of(&*other.0),
+            None => self.0 = other.0.copy(),
+        }
     }
 
     /// Of what it refers to, as [`hash_of`] that would be.

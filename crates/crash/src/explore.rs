@@ -1,10 +1,10 @@
 //! Exploring the crash states of one subject.
 
-use crate::crash_walk::explore_once;
+use crate::crash_walk::{explore_once, explore_run};
 use crate::erased::AnySubject;
 use crate::options::ExploreOptions;
 use crate::report::ExploreReport;
-use crate::run::RecordError;
+use crate::run::{RecordError, Run};
 use crate::shrink::shrink;
 use crate::structure::Progress;
 use crate::subject::Subject;
@@ -46,7 +46,17 @@ pub(crate) fn explore_and_tell(
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
-    match explore_once(subject, options, progress) {
+    explore_recorded(subject, options, Run::record(subject, options), progress)
+}
+
+/// [`explore_and_tell`], of a run that is recorded already, or what went wrong in it.
+pub(crate) fn explore_recorded(
+    subject: &dyn AnySubject,
+    options: &ExploreOptions,
+    run: Result<Run, RecordError>,
+    progress: &Progress<'_>,
+) -> Result<ExploreReport, String> {
+    match run {
         // As if that were all that is explored.
         Err(RecordError::FirstCut(replay)) => {
             let options = options.up_to_the_first_cut();
@@ -58,7 +68,10 @@ pub(crate) fn explore_and_tell(
             let violations = vec![cut.violation(subject, options, failure)];
             Ok(ExploreReport { violations, ..ExploreReport::of(subject, options) })
         }
-        report => Ok(with_the_first_shrunk(subject, options, report?)),
+        run => {
+            let report = explore_run(subject, options, &run?, progress)?;
+            Ok(with_the_first_shrunk(subject, options, report))
+        }
     }
 }
 

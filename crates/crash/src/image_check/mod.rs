@@ -5,6 +5,7 @@ mod guarded;
 mod recovery;
 mod second_crash;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -19,7 +20,7 @@ pub(crate) use self::guarded::{be_quiet, guarded};
 use self::recovery::{Extent, Scratch, open, recover};
 pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};
 pub(crate) use self::second_crash::{FirstCrash, SecondCrash, shown};
-use crate::erased::AnySubject;
+use crate::erased::{AnyState, AnySubject};
 use crate::options::ExploreOptions;
 use crate::storage::{Contents, attach, contents_of, hold, limit};
 use crate::strategy::Strategy;
@@ -36,6 +37,8 @@ pub(crate) struct ImageChecker {
     devices: Vec<ModelledSsd>,
     recording_devices: Vec<ModelledSsd>,
     options: ExploreOptions,
+    /// That of the last image after the operations.
+    last_state: Cell<Option<AnyState>>,
     /// What walks over the structure may leave out, if whoever checks keeps it true.
     pub(crate) walks: Option<Rc<dyn WalkMemory>>,
     /// Lines that checks have put back to what they held.
@@ -71,6 +74,7 @@ impl ImageChecker {
             devices,
             recording_devices,
             options: options.clone(),
+            last_state: Cell::default(),
             walks: None,
             lines_copied: 0,
         })
@@ -193,7 +197,7 @@ impl ImageChecker {
         expectation: Expectation<'_>,
     ) -> Vec<&'static str> {
         let before = self.light.events();
-        let scratch = Scratch::of(&self.region, &self.devices);
+        let scratch = Scratch::of(&self.region, &self.devices, &self.last_state);
         let opened = guarded(|| {
             // SAFETY: the pool made from the alias is dropped here.
             unsafe { open(subject, &scratch, &self.light, expectation) }.map(drop)
@@ -246,7 +250,7 @@ impl ImageChecker {
         let tail = unsafe { self.region.base().add(storage_bytes) };
         // SAFETY: as above; it is copied at once.
         let held = unsafe { std::slice::from_raw_parts(tail, lost) }.to_vec();
-        let scratch = Scratch::of(&self.region, &self.devices);
+        let scratch = Scratch::of(&self.region, &self.devices, &self.last_state);
         scratch.mapped.set(storage_bytes);
         // SAFETY: the pools made from the alias are dropped within the call.
         let result = guarded(|| unsafe {
@@ -267,7 +271,8 @@ impl ImageChecker {
         seed: u64,
         extent: Extent,
     ) -> (Recovered<'r>, Option<usize>) {
-        let scratch = Scratch::of(&self.region, &self.devices).remembering(self.walks.as_ref());
+        let scratch = Scratch::of(&self.region, &self.devices, &self.last_state)
+            .remembering(self.walks.as_ref());
         // SAFETY: the pools made from the alias are dropped within the call.
         let result = guarded(|| unsafe {
             recover(subject, &scratch, &self.light, expectation, seed, extent)

@@ -26,14 +26,28 @@ pub(super) struct Scratch<'r> {
     pub(super) reads_before_operations: Cell<Option<usize>>,
     /// For [`Extent::Operations`]: the state after the recovery, and after each operation that was tried.
     pub(super) states: RefCell<Vec<AnyState>>,
+    /// That of the image before after the operations: memory for the next.
+    last_state: &'r Cell<Option<AnyState>>,
 }
 
 impl<'r> Scratch<'r> {
-    pub(super) fn of(region: &'r Region, devices: &'r [ModelledSsd]) -> Self {
+    pub(super) fn of(
+        region: &'r Region,
+        devices: &'r [ModelledSsd],
+        last_state: &'r Cell<Option<AnyState>>,
+    ) -> Self {
         let mapped = Cell::new(region.mapped_bytes());
-        let reads_before_operations = Cell::new(None);
-        let (has_opened, states) = Default::default();
-        Self { region, devices, walks: None, mapped, has_opened, reads_before_operations, states }
+        let (walks, has_opened, reads_before_operations, states) = Default::default();
+        Self {
+            region,
+            devices,
+            walks,
+            mapped,
+            has_opened,
+            reads_before_operations,
+            states,
+            last_state,
+        }
     }
 
     /// The same, with walks over the structure that may leave out what is known.
@@ -165,7 +179,8 @@ pub(super) unsafe fn recover<'r>(
         scratch.reads_before_operations.set(Some(domain.read_count()));
     }
     // It still works.
-    let mut state = recovered.state.clone();
+    let mut state = scratch.last_state.take().unwrap_or_else(|| recovered.state.clone());
+    state.become_copy_of(recovered.state);
     let probes = subject.probes(recovered.state, expectation.interrupted, seed);
     // Of every other image: it is opened once more when so many have been tried.
     let draw = |bits: u32, every: usize| {
@@ -210,6 +225,7 @@ pub(super) unsafe fn recover<'r>(
         }
         audit(&live)?;
     }
+    scratch.last_state.set(Some(state));
     Ok(Some(recovered))
 }
 

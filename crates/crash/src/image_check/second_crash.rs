@@ -94,7 +94,7 @@ impl ImageChecker {
         let is_killed = matches!(first, FirstCrash::Killed { .. });
         set_current_worker(u8::from(is_killed));
         self.recording.set_same_boot(is_killed && subject.kills() == Kills::WrittenBack);
-        let scratch = Scratch::of(&self.region, &self.recording_devices);
+        let scratch = Scratch::of(&self.region, &self.recording_devices, &self.last_state);
         // SAFETY: the pools made from the alias are dropped within the call.
         let recovered = guarded(|| unsafe {
             recover(subject, &scratch, &self.recording, expectation, seed, Extent::Operations)

@@ -5,13 +5,14 @@
 //! takes many operations to come to. So there are runs that begin with what a power cut has left.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use lapis_device::{CrashCause, CrashPoints, CrashStates, Image, ImageBudget};
 
 use super::Run;
 use super::record::{Numbered, RecordError};
 use crate::erased::{AnyState, AnySubject, hash_of};
-use crate::image_check::ImageChecker;
+use crate::image_check::{ImageChecker, guarded};
 use crate::markers::Markers;
 use crate::options::{ExploreOptions, Replay};
 use crate::oracle::Failure;
@@ -96,8 +97,8 @@ struct Looks {
 
 impl Looks {
     /// Those that the seed and the operation determine.
-    fn at(positions: Vec<usize>, options: &ExploreOptions) -> Self {
-        Self { positions, first: hash_of(&(options.seed, options.cut_in)) as usize }
+    fn at(positions: Vec<usize>, seed: u64, number: usize) -> Self {
+        Self { positions, first: hash_of(&(seed, number)) as usize }
     }
 
     fn choice(&self, look: usize) -> usize {
@@ -116,37 +117,47 @@ impl Looks {
     }
 }
 
-impl Run {
-    /// Cuts the power at one of the crash points in the last operation or just after it, and leaves one of its images;
-    /// which, the seed determines.
-    pub(super) fn cut_in_the_last(
-        self,
-        subject: &dyn AnySubject,
-        options: &ExploreOptions,
-    ) -> Result<(FirstCut, Contents), RecordError> {
-        let last = self.operations.len() as u32;
-        let mut positions = Vec::new();
-        let (mut points, mut markers) = (self.crash_points(options), Markers::default());
-        while let Some(point) = points.advance() {
-            markers.read(&self.trace.events, point.position);
-            positions.extend((markers.begun == Some(last)).then_some(point.position));
-        }
-        if positions.is_empty() {
-            let number = options.cut_in;
-            return Err(format!("the power cannot be cut in operation {number}").into());
-        }
-        let looks = BTreeMap::from([(last, Looks::at(positions, options))]);
-        let found = self.repairs_found(subject, options, &looks)?;
-        let (looks, look) = (&looks[&last], found.get(&last).map_or(0, |(look, _)| *look));
-        let position = looks.position(look);
+/// Power cuts in operations of a run, at one of the crash points in each or just after it; which, the seed determines.
+pub(crate) struct Cuts<'r> {
+    run: &'r Run,
+    subject: &'r dyn AnySubject,
+    options: &'r ExploreOptions,
+    looks: BTreeMap<u32, Looks>,
+    /// Of the operations of whose images one has something to be repaired: the first look at which it has, and what it
+    /// is.
+    repairs: BTreeMap<u32, (usize, Vec<&'static str>)>,
+    checker: ImageChecker,
+    points: CrashPoints<'r>,
+    markers: Markers,
+}
 
-        let mut checker = self.checker(subject, options)?;
-        let (mut points, mut markers) = (self.crash_points(options), Markers::default());
+impl<'r> Cuts<'r> {
+    /// The operations in which a cut leaves something to repair, by what the recovery comes to then.
+    pub(crate) fn repaired(&self) -> BTreeMap<&'static str, Vec<usize>> {
+        let mut cuts: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (begun, (_, repairs)) in &self.repairs {
+            for repair in repairs {
+                cuts.entry(*repair).or_default().push(self.run.number(*begun));
+            }
+        }
+        cuts
+    }
+
+    /// Cuts the power in the operation of this number, which is behind the one of the call before, and leaves one of the
+    /// images. One with something to repair, if one was found.
+    pub(super) fn cut_in(&mut self, number: usize) -> Result<(FirstCut, Contents), RecordError> {
+        let Self { run, subject, options, looks, repairs, checker, points, markers } = self;
+        let found = looks.iter().find(|(begun, _)| run.number(**begun) == number);
+        let Some((&begun, looks)) = found else {
+            return Err(format!("the power cannot be cut in operation {number}").into());
+        };
+        let look = repairs.get(&begun).map_or(0, |(look, _)| *look);
+        let position = looks.position(look);
         let cause = loop {
             let point =
                 points.advance().ok_or_else(|| "there is no such crash point".to_owned())?;
-            self.go_to(&mut checker, &points, point.position)?;
-            markers.read(&self.trace.events, point.position);
+            run.go_to(checker, points, point.position)?;
+            markers.read(&run.trace.events, point.position);
             if point.position == position {
                 break point.cause;
             }
@@ -155,52 +166,77 @@ impl Run {
         let image = looks.image(look, &states);
         checker.apply(&states, &image).map_err(|e| e.to_string())?;
         let left = checker.contents();
-        let expectation = markers.expectation(&self);
+        let expectation = markers.expectation(run);
         let seed = markers.check_seed(options);
-        if checker.check(subject, expectation, seed, 1).is_err() {
+        let is_survived = checker.check(*subject, expectation, seed, 1).is_ok();
+        checker.revert(&states, &image).map_err(|e| e.to_string())?;
+        if !is_survived {
             let image = Some(image.choices().to_vec());
             return Err(RecordError::FirstCut(Replay { position, image }));
         }
         let allowed = expectation.acknowledged.into_iter().chain(expectation.in_flight);
         let allowed = allowed.map(|known| known.state.clone()).collect();
-        let is_acknowledged = markers.ended == Some(last);
-        let operations = self.numbers.into_iter().zip(self.operations).collect();
+        let is_acknowledged = markers.ended == Some(begun);
+        let operations = run.numbered(0..begun as usize);
         let cut = FirstCut { operations, is_acknowledged, cause, position, image, allowed };
         Ok((cut, left))
     }
 
-    /// The operations, from this one on, in which a cut leaves something to repair, by what the recovery comes to then.
-    pub(crate) fn repaired_cuts(
-        &self,
-        subject: &dyn AnySubject,
-        options: &ExploreOptions,
+    /// [`Self::cut_in`], and runs the operations that follow.
+    pub(crate) fn run_on(&mut self, number: usize) -> Result<Run, RecordError> {
+        let follows = self.run.numbers.partition_point(|before| *before <= number);
+        self.run(number, self.run.numbered(follows..self.run.numbers.len()))
+    }
+
+    /// [`Self::cut_in`], and runs these operations.
+    pub(super) fn run(&mut self, number: usize, after: Numbered) -> Result<Run, RecordError> {
+        let (cut, left) = self.cut_in(number)?;
+        let run = guarded(|| {
+            let left = Some((cut.clone(), left));
+            Run::record_from(self.subject, self.options, self.run.planned, after, left)
+                .map_err(|what| Failure::Broken { what })
+        });
+        run.map_err(|failure| RecordError::AfterCut(Box::new(cut), failure))
+    }
+}
+
+impl Run {
+    /// Some of its operations, with their numbers.
+    fn numbered(&self, which: Range<usize>) -> Numbered {
+        let numbers = self.numbers[which.clone()].iter().copied();
+        numbers.zip(self.operations[which].iter().cloned()).collect()
+    }
+
+    /// The power cuts in its operations from this one on.
+    pub(crate) fn cuts<'r>(
+        &'r self,
+        subject: &'r dyn AnySubject,
+        options: &'r ExploreOptions,
         from: usize,
-    ) -> Result<BTreeMap<&'static str, Vec<usize>>, String> {
+    ) -> Result<Cuts<'r>, String> {
         let mut positions: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let (mut points, mut markers) = (self.crash_points(options), Markers::default());
         while let Some(point) = points.advance() {
             markers.read(&self.trace.events, point.position);
-            let begun = markers.begun.filter(|&begun| {
-                begun > 0 && begun as usize <= self.operations.len() && self.number(begun) >= from
-            });
-            positions.entry(begun.unwrap_or(0)).or_default().push(point.position);
-        }
-        positions.remove(&0);
-        let looks = positions.into_iter().map(|(begun, positions)| {
-            let options = ExploreOptions { cut_in: self.number(begun), ..options.clone() };
-            (begun, Looks::at(positions, &options))
-        });
-        let mut cuts: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-        for (begun, (_, repairs)) in self.repairs_found(subject, options, &looks.collect())? {
-            for repair in repairs {
-                cuts.entry(repair).or_default().push(self.number(begun));
+            let is_cut = |begun: &u32| {
+                (1..=self.operations.len()).contains(&(*begun as usize))
+                    && self.number(*begun) >= from
+            };
+            if let Some(begun) = markers.begun.filter(is_cut) {
+                positions.entry(begun).or_default().push(point.position);
             }
         }
-        Ok(cuts)
+        let looks = positions.into_iter().map(|(begun, positions)| {
+            (begun, Looks::at(positions, options.seed, self.number(begun)))
+        });
+        let looks = looks.collect();
+        let repairs = self.repairs_found(subject, options, &looks)?;
+        let checker = self.checker(subject, options)?;
+        let (points, markers) = (self.crash_points(options), Markers::default());
+        Ok(Cuts { run: self, subject, options, looks, repairs, checker, points, markers })
     }
 
-    /// Of these operations those of whose images one has something to be repaired: the first look at which it has, and
-    /// what it is.
+    /// Of these operations those of whose images one has something to be repaired.
     fn repairs_found(
         &self,
         subject: &dyn AnySubject,

@@ -5,6 +5,7 @@ mod record;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use lapis_device::{
     CrashPoints, Event, Marker, PersistPoint, PowerFailDomain, StorageGrowth, Trace,
@@ -20,6 +21,8 @@ use crate::storage::Contents;
 /// A recorded run. Operation 0 is the creation, or the opening after a first power cut; operations 1 to n are the
 /// subject's, and the last is the clean shutdown.
 pub(crate) struct Run {
+    /// When it was begun.
+    pub(crate) begun: Instant,
     pub(crate) trace: Trace,
     pub(crate) operations: Vec<AnyValue>,
     /// The number of each in the sequence that the seed gives, from 1 on: others may have been left

@@ -1,12 +1,13 @@
 //! Making the run.
 
+use std::time::Instant;
+
 use lapis_device::{Config, Marker, Modelled};
 use lapis_pmem::{Pool, PoolError, Region};
 
 use super::{Events, FirstCut, Phase, Run};
 use crate::coverage::Coverage;
 use crate::erased::{AnyLive, AnyState, AnySubject, AnyValue};
-use crate::image_check::guarded;
 use crate::options::{ExploreOptions, Replay};
 use crate::oracle::Failure;
 use crate::storage::{Contents, Storage, attach, hold, limit, plan_faults};
@@ -72,23 +73,19 @@ impl Run {
         };
         let after = operations.split_off(cut + 1);
         let first = Self::record_from(subject, options, planned, operations, None)?;
-        let (cut, left) = first.cut_in_the_last(subject, options)?;
-        let run = guarded(|| {
-            let left = Some((cut.clone(), left));
-            Self::record_from(subject, options, planned, after, left)
-                .map_err(|what| Failure::Broken { what })
-        });
-        run.map_err(|failure| RecordError::AfterCut(Box::new(cut), failure))
+        let run = first.cuts(subject, options, options.cut_in)?.run(options.cut_in, after)?;
+        Ok(Self { begun: first.begun, ..run })
     }
 
     /// Runs operations on what a power cut has left, or from the creation on.
-    fn record_from(
+    pub(super) fn record_from(
         subject: &dyn AnySubject,
         options: &ExploreOptions,
         planned: usize,
         operations: Numbered,
         left: Option<(FirstCut, Contents)>,
     ) -> Result<Self, String> {
+        let begun = Instant::now();
         let (first_cut, base) = match left {
             Some((first_cut, base)) => (Some(first_cut), base),
             None => (None, Contents::before_creation(subject)),
@@ -191,6 +188,7 @@ impl Run {
         let trace = domain.take_trace();
         let hashes = states.iter().map(AnyState::hash).collect();
         Ok(Self {
+            begun,
             trace,
             operations,
             numbers,

@@ -7,7 +7,7 @@ use super::runs::{explore_structure, failed};
 use super::{CrashError, Progress, Structure};
 use crate::coverage::Coverage;
 use crate::erased::AnySubject;
-use crate::explore::explore_and_tell;
+use crate::explore::{explore_and_tell, explore_recorded};
 use crate::options::ExploreOptions;
 use crate::report::ExploreReport;
 use crate::run::Run;
@@ -120,9 +120,13 @@ pub(crate) fn explore_after_cuts(
         }
         let run = Run::record(&**subject, options).map_err(failed(&**subject))?;
         let from = subject.first_operation();
-        let repaired = run.repaired_cuts(&**subject, options, from).map_err(failed(&**subject))?;
-        let repaired: BTreeSet<_> =
-            repaired.values().flat_map(|cuts| cuts.iter().take(CUTS_REPAIRED)).copied().collect();
+        let mut cuts = run.cuts(&**subject, options, from).map_err(failed(&**subject))?;
+        let repaired: BTreeSet<_> = cuts
+            .repaired()
+            .values()
+            .flat_map(|cuts| cuts.iter().take(CUTS_REPAIRED))
+            .copied()
+            .collect();
         let longest = run.longest_operations(from, CUTS);
         let mut explored = 0;
         for &cut_in in longest.union(&repaired) {
@@ -131,21 +135,22 @@ pub(crate) fn explore_after_cuts(
                 return Ok(total);
             }
             let before = total.images;
-            let options = ExploreOptions { cut_in, ..options.clone() };
-            if !repaired.contains(&cut_in) {
-                let is_explored = explored < *CUTS_EXPLORED.start()
-                    || explored < *CUTS_EXPLORED.end()
-                        && Run::record(&**subject, &options)
-                            .map_or(true, |after| after.adds_to(&run));
-                if !is_explored {
+            let is_repaired = repaired.contains(&cut_in);
+            if !is_repaired && explored == *CUTS_EXPLORED.end() {
+                continue;
+            }
+            let after = cuts.run_on(cut_in);
+            if !is_repaired {
+                let adds = after.as_ref().map_or(true, |after| after.adds_to(&run));
+                if !adds && explored >= *CUTS_EXPLORED.start() {
                     continue;
                 }
                 explored += 1;
             }
+            let options = ExploreOptions { cut_in, ..options.clone() };
             let progress = |images| progress(before + images);
-            total.add(
-                explore_and_tell(&**subject, &options, &progress).map_err(failed(&**subject))?,
-            );
+            let report = explore_recorded(&**subject, &options, after, &progress);
+            total.add(report.map_err(failed(&**subject))?);
             total.further_runs += 1;
         }
     }

@@ -25,6 +25,11 @@ impl<B: Clone> Clone for Entries<B> {
         }
         Self { keys: copy(&self.keys), values: copy(&self.values) }
     }
+
+    fn clone_from(&mut self, other: &Self) {
+        self.keys.clone_from(&other.keys);
+        self.values.clone_from(&other.values);
+    }
 }
 
 impl<B> Default for Entries<B> {

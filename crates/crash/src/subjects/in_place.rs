@@ -132,6 +132,19 @@ impl<S: InPlace<Modelled>> Live<Update, Vec<Vec<u8>>> for LiveCells<S> {
             .collect()
     }
 
+    fn find(&self, expected: &[&Vec<Vec<u8>>], _turn: u64) -> Result<Option<usize>, String> {
+        let mut value = vec![0; self.value_bytes];
+        let mut is_same: Vec<bool> =
+            expected.iter().map(|state| state.len() == self.array.len()).collect();
+        for index in 0..self.array.len() {
+            self.array.read(index, &mut value).map_err(text)?;
+            for (is_same, state) in is_same.iter_mut().zip(expected) {
+                *is_same &= state.get(index) == Some(&value);
+            }
+        }
+        Ok(is_same.iter().position(|is_same| *is_same))
+    }
+
     fn check(&self) -> Vec<String> {
         self.array.scheme().check().iter().map(ToString::to_string).collect()
     }
