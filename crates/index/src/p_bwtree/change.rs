@@ -1,6 +1,6 @@
 //! Insert, update and remove.
 
-use lapis_pmem::{AllocError, Batch, Blocks, Committed, Dirty, Domain, Durable, Owned};
+use lapis_pmem::{AllocError, Batch, Blocks, Committed, Dirty, Domain, Durable, Guard, Owned};
 
 use super::contents::Contents;
 use super::descent::{Found, Purpose, Stop};
@@ -49,14 +49,15 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         self.handle.publish_if(place, current, new, word).ok()
     }
 
-    /// Puts a delta in front of the newest record of a node, as found, and makes it and `with` durable before. None if
-    /// there is a newer one.
+    /// Puts a delta in front of the newest record of a node, as found, or in its place with its changes, and makes it
+    /// and `with` durable before. None if there is a newer one.
     pub(super) fn put_in_front<'p, B>(
         &'p self,
         id: u64,
         newest: &Record<'_>,
         new: NewDelta<'p, D>,
         with: B,
+        pinned: &Guard<'_, D>,
     ) -> Option<Committed>
     where
         B: Batch,
@@ -66,10 +67,19 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         let pool = &self.handle.pool;
         let domain = pool.domain();
         let place = self.mapping.place(id)?;
-        block.meta.store(domain, newest.meta.in_front(kind, count).bits());
-        block.next.store(domain, newest.link.bits());
-        block.key.store(domain, key);
-        block.value.store(domain, value);
+        let (gathered, next) = match newest.gathers(kind) {
+            Some(delta) => (newest.changes_of(delta), delta.next.load(domain)),
+            None => (&[][..], newest.link.bits()),
+        };
+        block.meta.store(domain, newest.meta.changed(kind, gathered.len(), count).bits());
+        block.next.store(domain, next);
+        for (new, old) in block.changes.iter().zip(gathered) {
+            new.key.store(domain, old.key.load(domain));
+            new.value.store(domain, old.value.load(domain));
+        }
+        let change = &block.changes[gathered.len()];
+        change.key.store(domain, key);
+        change.value.store(domain, value);
         let block = {
             let _mutant = domain.omitting(mutants::MISSING_DELTA_FLUSH);
             block.flush()
@@ -78,7 +88,12 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             let _mutant = domain.omitting(mutants::LINK_BEFORE_FENCE);
             pool.fence((block, with))
         };
-        self.exchange(place, newest.link.bits(), new, |(delta, _)| delta.link().bits())
+        let committed =
+            self.exchange(place, newest.link.bits(), new, |(delta, _)| delta.link().bits())?;
+        if !gathered.is_empty() {
+            pool.retire(newest.link, size_of::<Delta>(), committed, pinned);
+        }
+        Some(committed)
     }
 
     /// Makes `change` where a walk without locks leads.
@@ -154,7 +169,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
                 }
             };
             let new = NewDelta { block, kind, count, key: word.bits(), value };
-            let Some(committed) = self.put_in_front(at.id, &at.record, new, word) else {
+            let Some(committed) = self.put_in_front(at.id, &at.record, new, word, &pinned) else {
                 return Ok(None);
             };
             let is_long = at.meta().depth() + 1 >= self.geometry.chain;

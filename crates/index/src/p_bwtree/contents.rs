@@ -3,7 +3,7 @@
 use lapis_pmem::{AllocError, Committed, Dirty, Domain, Guard, InFlight, Link, Owned, PCell};
 
 use super::record::{Base, Body, Delta, Entry, Kind, Meta, Record};
-use super::{PBwTree, mutants};
+use super::{NODE_SIZES, PBwTree, mutants};
 use crate::index::IndexError;
 use crate::key::IndexKey;
 use crate::radix::damaged;
@@ -112,7 +112,10 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             match record.body {
                 Body::Delta(delta) => {
                     blocks.push((record.link, size_of::<Delta>()));
-                    deltas.push((record.kind, delta.key.load(domain), delta.value.load(domain)));
+                    let changes = record.changes_of(delta).iter().rev();
+                    deltas.extend(
+                        changes.map(|it| (record.kind, it.key.load(domain), it.value.load(domain))),
+                    );
                     record = record.next(pool, delta).ok_or_else(missing)?;
                 }
                 Body::Base(base, entries) => {
@@ -194,11 +197,11 @@ pub struct Geometry {
     node_bytes: usize,
     /// Entries of a node.
     pub capacity: usize,
-    /// Deltas after which a node is consolidated.
+    /// Changes after which a node is consolidated.
     pub chain: usize,
 }
 
-/// Deltas after which a node is consolidated (the papers').
+/// Changes after which a node is consolidated (the papers').
 const CHAIN: usize = 8;
 /// How many times as many there may be before who adds one has to consolidate first.
 const PATIENCE: usize = 4;
@@ -237,4 +240,5 @@ impl Geometry {
     }
 }
 
-const _: () = assert!(size_of::<Delta>() == size_of::<Base>() && align_of::<PCell<u64>>() == 8);
+const _: () =
+    assert!(size_of::<Delta>() <= NODE_SIZES.smallest_bytes && align_of::<PCell<u64>>() == 8);

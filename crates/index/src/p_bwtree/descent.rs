@@ -305,10 +305,12 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
                 Body::Base(base, entries) => break (base, entries),
             };
             if record.kind == Kind::Put {
-                let key = self.word(&delta.key);
-                let is_greater = |(best, _)| K::cmp_words(pool, key, best) == Ordering::Greater;
-                if admits(key) && best.is_none_or(is_greater) {
-                    best = Some((key, self.word(&delta.value)));
+                for change in record.changes_of(delta).iter().rev() {
+                    let key = self.word(&change.key);
+                    let is_greater = |(best, _)| K::cmp_words(pool, key, best) == Ordering::Greater;
+                    if admits(key) && best.is_none_or(is_greater) {
+                        best = Some((key, self.word(&change.value)));
+                    }
                 }
             }
             record = self.behind(&record, delta);
@@ -458,13 +460,16 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
                     });
                 }
             };
-            let is_of_key = || key.eq_word(pool, tag, self.word(&delta.key));
-            match record.kind {
-                Kind::Put if is_of_key() => {
-                    return Found::Present(self.word(&delta.key), self.word(&delta.value));
+            if matches!(record.kind, Kind::Put | Kind::Delete) {
+                let mut newest_first = record.changes_of(delta).iter().rev();
+                if let Some(change) =
+                    newest_first.find(|it| key.eq_word(pool, tag, self.word(&it.key)))
+                {
+                    return match record.kind {
+                        Kind::Delete => Found::Absent,
+                        _ => Found::Present(self.word(&change.key), self.word(&change.value)),
+                    };
                 }
-                Kind::Delete if is_of_key() => return Found::Absent,
-                _ => {}
             }
             record = self.behind(&record, delta);
         }

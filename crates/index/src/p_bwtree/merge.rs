@@ -70,7 +70,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             }
             pool.domain().happens("a top above one node is removed");
             let new = NewDelta { block, kind: Kind::Removed, count: 1, key: 0, value: 0 };
-            return Ok(self.put_in_front(id, &record, new, ()).map(|_| id));
+            return Ok(self.put_in_front(id, &record, new, (), &pinned).map(|_| id));
         }
         let admits = |word| node.low.is_some_and(|low| K::cmp_words(pool, word, low).is_le());
         let above = match self.find(node.meta.level() + 1, admits, Purpose::Changing) {
@@ -107,7 +107,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         });
         let count = parent.entries.len();
         let new = NewDelta { block, kind: Kind::Merging, count, key, value };
-        Ok(self.put_in_front(above.id, &above.record, new, ()).map(|_| above.id))
+        Ok(self.put_in_front(above.id, &above.record, new, (), &pinned).map(|_| above.id))
     }
 
     /// Completes what has been begun at a node, and says which nodes may be small now.
@@ -147,7 +147,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         if newest.kind != Kind::Removed && !pool.domain().commits(mutants::MERGED_WITHOUT_REMOVAL) {
             let count = newest.meta.count();
             let new = NewDelta { block: delta, kind: Kind::Removed, count, key: 0, value: 0 };
-            let _: Option<Committed> = self.put_in_front(right_id, &newest, new, ());
+            let _: Option<Committed> = self.put_in_front(right_id, &newest, new, (), &pinned);
             return Ok(Step::Again);
         }
         let right = self.read(newest.link)?;

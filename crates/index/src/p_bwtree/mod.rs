@@ -3,7 +3,7 @@
 //! Levandoski, Lomet, Sengupta: "The Bw-Tree: A B-tree for New Hardware Platforms", ICDE 2013; Wang, Pavlo,
 //! Lim, Leis, Zhang, Kaminsky, Andersen: "Building a Bw-Tree Takes More Than Just Buzz Words", SIGMOD 2018;
 //! made persistent after Lee, Mohan, Kashyap, Kim, Chidambaram: "RECIPE", SOSP 2019. A node is known by an id. Its word in the
-//! mapping table refers to its newest record: a delta, or the base node at the end of its chain. Every change is one
+//! mapping table refers to its newest record: a delta, or the base node at the end of its chain. Every change is a new
 //! record, published by one compare-exchange of one word.
 //!
 //! ```text
@@ -15,17 +15,17 @@
 //!     1  ●──▶ ...
 //!
 //!  the first word of every record: what the node is with it
-//!   63                    32 31          16  15  14       8 7        0
-//!  +------------------------+--------------+---+-----------+----------+
-//!  | entries                | deltas here  | L | level     | kind     |   L: there are nodes to the left
-//!  +------------------------+--------------+---+-----------+----------+
+//!   63                    32 31          16  15  14       8 7       3 2    0
+//!  +------------------------+--------------+---+-----------+---------+------+
+//!  | entries                | changes here | L | level     | changes | kind |   L: there are nodes to the left
+//!  +------------------------+--------------+---+-----------+---------+------+
 //!
-//!  Delta (32 bytes)                           Base (bytes per node, 1,024 by default)
+//!  Delta (64 bytes)                           Base (bytes per node, 1,024 by default)
 //!  offset bytes  field                        offset bytes  field
 //!       0     8  meta                              0     8  meta
 //!       8     8  next: the record behind it        8     8  low: key word where the range begins
-//!      16     8  key: a key word                  16     8  high: key word where it ends, if right is not 0
-//!      24     8  value                            24     8  right: id of the right neighbour, or 0
+//!      16    48  one to three changes, the        16     8  high: key word where it ends, if right is not 0
+//!                oldest first: key word, value    24     8  right: id of the right neighbour, or 0
 //!                                                 32   16n  entries: key word, value or child; ascending
 //!
 //!  delta     key                  value
@@ -34,6 +34,9 @@
 //!  merging   separator            the child there, which is merged into the one before it
 //!  removed   -                    -
 //! ```
+//!
+//! A put in front of a delta of puts takes its place, with its changes, as long as there is room in a line; a delete
+//! likewise. It flushes what a delta by itself would, and who goes along the chain waits for a third of the lines.
 //!
 //! A key word is the integer, or a link to the byte string (`key.rs`). The first entry of an inner node has the word of
 //! its own least key, or 0. Id 0 is the leftmost leaf for ever.
@@ -62,8 +65,8 @@
 //! # The order of stores
 //!
 //! ```text
-//!  insert         key, delta: flush │ fence │ word: flush │ fence
-//!  update, remove delta: flush │ fence │ word: flush │ fence
+//!  insert         key, delta: flush │ fence │ word: flush │ fence │ retire the delta whose place it takes
+//!  update, remove delta: flush │ fence │ word: flush │ fence │ retire the delta whose place it takes
 //!  consolidation  base: flush │ fence │ word: flush │ fence │ retire the chain
 //!  split          low key, both base nodes, word of the new id: flush │ fence │ word: flush │ fence │ retire
 //!                 the chain │ delta put in the parent: flush │ fence │ parent's word: flush │ fence
@@ -82,6 +85,7 @@
 //!   divided. There is no delta that joins two chains: the left neighbour is consolidated with both, and its chain has one owner.
 //! * Where a node is divided and where a separator goes, the node is consolidated, too. A delta in front of a long chain
 //!   would be followed by that anyway; and behind it would be words of byte strings that are given back.
+//! * A delta has up to three changes.
 //! * The mapping table grows, by chunks that double, and shrinks.
 //! * Where a pool has no room for a delta, a key that is there is changed by a base node, for which a block is kept. Refused
 //!   are then changes in a node that has more entries than a base node, or is being merged, and after a crash all changes

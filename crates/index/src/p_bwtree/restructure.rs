@@ -207,7 +207,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         pool.domain().happens("a node gets to be known to the level above");
         let count = node.entries.len() + 1;
         let new = NewDelta { block, kind: Kind::Put, count, key, value: right };
-        if self.put_in_front(above.id, &above.record, new, ()).is_none() {
+        if self.put_in_front(above.id, &above.record, new, (), &pinned).is_none() {
             return Ok(false);
         }
         let (id, is_long) = (above.id, node.meta.depth() + 1 >= self.geometry.chain);

@@ -116,12 +116,12 @@ fn a_node_that_no_separator_tells_of_is_found_and_gets_one_from_the_next_writer_
 /// A change of an entry without what follows it: the leaf is not consolidated.
 fn put_only(tree: &Numbers, kind: Kind, number: u64) {
     let block = tree.pool().allocate().unwrap();
-    let _pinned = tree.pool().pin();
+    let pinned = tree.pool().pin();
     let (at, _) = tree.seek(&number, None, Purpose::Reading).unwrap();
     let count = at.meta().count();
     let count = if kind == Kind::Put { count + 1 } else { count - 1 };
     let new = change::NewDelta { block, kind, count, key: number, value: number + 1 };
-    assert!(tree.put_in_front(at.id, &at.record, new, ()).is_some());
+    assert!(tree.put_in_front(at.id, &at.record, new, (), &pinned).is_some());
 }
 
 fn remove_only(tree: &Numbers, number: u64) {
@@ -246,13 +246,13 @@ fn a_top_above_one_node_is_replaced_from_every_step_by_the_next_writer() {
 /// Says in a node that the child at a place is to be merged into the one before it; which child.
 fn put_merging(tree: &PBwTree<Hardware, [u8]>, id: u64, at: usize) -> u64 {
     let block = tree.pool().allocate().unwrap();
-    let _pinned = tree.pool().pin();
+    let pinned = tree.pool().pin();
     let record = tree.newest(id).unwrap();
     let node = tree.read(record.link).unwrap();
     let (key, value) = node.entries[at];
     let new =
         change::NewDelta { block, kind: Kind::Merging, count: node.entries.len(), key, value };
-    assert!(tree.put_in_front(id, &record, new, ()).is_some());
+    assert!(tree.put_in_front(id, &record, new, (), &pinned).is_some());
     value
 }
 
@@ -373,7 +373,7 @@ fn damaged_words_are_reported_or_harmless_and_never_panic() {
         }
         cell.store(domain, right);
         let head = tree.mapping.head(id).unwrap();
-        for word in 0..4 {
+        for word in 0..8 {
             let place = Link::<lapis_pmem::PCell<u64>>::from_bits(head.bits() + 8 * word);
             let cell = tree.pool().at(place);
             let right = cell.load(domain);
