@@ -192,8 +192,10 @@ impl HeaderCopies {
         device: &dyn BlockDevice,
         header: Header,
     ) -> Result<(), BlockError> {
+        let before = self.header;
         self.write_unflushed(device, header)?;
-        device.flush()
+        // Who asks for the same again must not find it done.
+        device.flush().inspect_err(|_| self.header = before)
     }
 }
 

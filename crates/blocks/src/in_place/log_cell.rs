@@ -33,7 +33,7 @@
 use crate::declaration::{CellRun, Declaration};
 use std::sync::Arc;
 
-use lapis_pmem::{BlockVisitor, Committed, Domain, LINE_BYTES, Link, PCell, Pool};
+use lapis_pmem::{BlockVisitor, Committed, Domain, LINE_BYTES, Link, PCell, Pool, host_lock};
 use parking_lot::Mutex;
 
 use super::mutants::{NO_REDO, UPDATE_BEFORE_LOG};
@@ -89,7 +89,7 @@ impl<D: Domain, L: Log<D>> LogCell<D, L> {
     /// # Errors
     /// [`InPlaceError::Log`].
     pub fn clear_log(&self) -> Result<Committed, InPlaceError> {
-        Ok(self.clear(&mut self.retained.lock())?)
+        Ok(self.clear(&mut host_lock::lock(self.pool.domain(), &self.retained))?)
     }
 
     /// Only by whoever has the turn, while no update is under way: by I1 all values are durable in
@@ -186,7 +186,7 @@ impl<D: Domain, L: Log<D>> InPlace<D> for LogCell<D, L> {
     ) -> Result<Committed, InPlaceError> {
         let offset = cell.as_ptr().addr() - self.pool.region().base().addr();
         debug_assert!(offset >= LINE_BYTES, "a cell in the pool's header");
-        let mut retained = self.retained.lock();
+        let mut retained = host_lock::lock(domain, &self.retained);
         if domain.commits(UPDATE_BEFORE_LOG) {
             store_value(domain, cell, value);
         }

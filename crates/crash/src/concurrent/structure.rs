@@ -1,7 +1,7 @@
 //! Structures with several workers, by the names they have on the command line.
 
-use lapis_blocks::LogKind;
 use lapis_blocks::log::Placement as EntryPlacement;
+use lapis_blocks::{CellKind, LogKind};
 use lapis_engine::Placement;
 use lapis_index::IndexKind;
 
@@ -9,8 +9,8 @@ use super::explore::explore_any;
 use super::options::ConcurrentOptions;
 use super::report::ConcurrentReport;
 use super::subjects::{
-    ConcurrentAllocator, ConcurrentBlockLog, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore,
-    planned,
+    ConcurrentAllocator, ConcurrentBlockLog, ConcurrentCells, ConcurrentIndex, ConcurrentPopLog,
+    ConcurrentStore, planned,
 };
 use crate::erased::AnyConcurrentSubject;
 use crate::structure::{CrashError, Progress, Structure, log_subject};
@@ -56,6 +56,11 @@ pub fn explore_structure_concurrently(
                     let alone = log_subject(LogKind::PopLog, run);
                     explorer.explore(&ConcurrentPopLog { alone })?;
                 }
+            }
+        }
+        Structure::Cell(CellKind::Log) => {
+            for run in CellKind::Log.declaration().runs {
+                explorer.explore(&ConcurrentCells::new(run))?;
             }
         }
         Structure::BlockLog => {

@@ -64,7 +64,7 @@ pub enum CrashError {
     /// No histories of several workers are made for it.
     #[error(
         "{structure} is explored with one worker only; several are for the indexes, pop-log, \
-         block-log, allocator and store"
+         log-cell, block-log, allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -185,6 +185,7 @@ impl Structure {
             self,
             Self::Index(_)
                 | Self::Log(LogKind::PopLog)
+                | Self::Cell(CellKind::Log)
                 | Self::BlockLog
                 | Self::Allocator
                 | Self::Store

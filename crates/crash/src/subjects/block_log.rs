@@ -23,6 +23,9 @@ const MOST_FILLED_BYTES: u64 = 6 * OPTIONS.segment_bytes;
 const ROOT: &str = "log";
 /// Payload bytes that are retained, at most: the rest is for marks and what stays free.
 const RETAINED_BYTES: usize = 8192;
+/// Changes of a long transaction, of so many bytes, that fill more than half of a batch; another two come behind them.
+const LONG_CHANGES: usize = 16;
+const LONG_CHANGE_BYTES: usize = 608;
 
 const CHANGE: u8 = 1;
 const COMMIT: u8 = 2;
@@ -167,6 +170,20 @@ fn change(random: &mut SmallRng) -> (usize, u8) {
     (BYTES[random.random_range(0..BYTES.len())], random.random())
 }
 
+fn is_long(operation: &BlockLogOperation) -> bool {
+    matches!(operation, BlockLogOperation::Transact(changes) if changes.len() >= LONG_CHANGES)
+}
+
+/// The changes of a transaction that fills more than half of a batch. In the room of the last one there would be what
+/// commits the others, and the end of their batch.
+fn long_changes(random: &mut SmallRng) -> Vec<(usize, u8)> {
+    let mut changes: Vec<_> =
+        (0..LONG_CHANGES).map(|_| (LONG_CHANGE_BYTES, random.random())).collect();
+    changes.push(change(random));
+    changes.push((POSITION_RECORD_BYTES as usize, random.random()));
+    changes
+}
+
 /// One of the operations that fill a log. What is left of it when records are dropped begins anywhere in the ring.
 fn filling(random: &mut SmallRng) -> BlockLogOperation {
     match random.random_range(0..24) {
@@ -221,11 +238,15 @@ impl Subject for BlockLogSubject {
         let next = |_| {
             let mut changes: Vec<_> =
                 (0..random.random_range(1..5)).map(|_| change(&mut random)).collect();
-            if random.random_range(0..6) == 0 {
-                changes[0].0 = 2976;
+            match random.random_range(0..6) {
+                0 => changes[0].0 = 2976,
+                // It needs nearly all of the ring.
+                1..=3 if retained.is_empty() => changes = long_changes(&mut random),
+                _ => {}
             }
             let bytes = changes.iter().map(|(bytes, _)| bytes + 64).sum::<usize>();
-            let is_full = retained.iter().sum::<usize>() + bytes > RETAINED_BYTES;
+            let is_full =
+                !retained.is_empty() && retained.iter().sum::<usize>() + bytes > RETAINED_BYTES;
             match random.random_range(0..12) {
                 0 if !self.grows && random.random() => BlockLogOperation::Abandon,
                 0 => BlockLogOperation::Reopen,
@@ -261,14 +282,22 @@ impl Subject for BlockLogSubject {
             Some(BlockLogOperation::Transact(changes)) => changes.clone(),
             _ => vec![change(&mut random)],
         };
-        changes.truncate(1);
+        // Of a long one also all but the last, or two blocks, so that the log ends more than half of a batch behind where it
+        // did. Where nothing is retained there is room for that.
+        let goes_far = changes.len() > LONG_CHANGES && random.random();
+        changes.truncate(if goes_far { changes.len() - 1 } else { 1 });
         changes[0].1 ^= random.random_range(1..16) << 4;
         let first = match random.random() {
             true => BlockLogOperation::FillBlock,
             false => BlockLogOperation::Transact(changes),
         };
+        let mut probes = Vec::new();
+        if goes_far {
+            probes.push(BlockLogOperation::KeepNewest(0));
+            probes.extend(matches!(first, BlockLogOperation::FillBlock).then(|| first.clone()));
+        }
         // Of a log that was closed nobody looks at what is behind the end.
-        let mut probes = vec![first, BlockLogOperation::Abandon];
+        probes.extend([first, BlockLogOperation::Abandon]);
         if random.random() {
             probes.push(BlockLogOperation::KeepNewest(random.random_range(0..3)));
         }
@@ -297,7 +326,12 @@ impl Subject for BlockLogSubject {
     fn open(&self, storage: Storage) -> Result<Option<LiveBlockLog>, String> {
         let Some(medium) = Medium::open(storage)? else { return Ok(None) };
         let mut live = LiveBlockLog { log: None, medium, fills: self.fills, was_refused: false };
-        match live.open() {
+        let opened = match live.open() {
+            // What was to fail before has not come to it. The device does not fail twice in a row.
+            Err(BlockLogError::Device(_)) if self.fails => live.open(),
+            opened => opened,
+        };
+        match opened {
             Ok(()) => Ok(Some(live)),
             Err(BlockLogError::NotALog) => Ok(None),
             Err(error) => Err(error.to_string()),
@@ -432,7 +466,8 @@ impl Live<BlockLogOperation, Transactions> for LiveBlockLog {
         let done = self.attempt(operation);
         self.was_refused = matches!(done, Err(BlockLogError::Full { .. }));
         match done {
-            Err(BlockLogError::Full { .. }) if self.fills => Ok(()),
+            // A long one needs what a truncation was to free that a power cut has undone.
+            Err(BlockLogError::Full { .. }) if self.fills || is_long(operation) => Ok(()),
             // The device has failed, and does not fail twice in a row.
             Err(BlockLogError::Failed(_) | BlockLogError::Device(_)) => {
                 self.open().map_err(text)?;

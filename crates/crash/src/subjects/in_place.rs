@@ -13,8 +13,9 @@ use rand::{RngExt, SeedableRng};
 use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
-const CELLS: &str = "cells";
-const COUNT: usize = 5;
+const ROOT: &str = "cells";
+/// Cells of an array.
+pub(crate) const CELLS: usize = 5;
 
 /// Replaces the value of a cell by one made from a number.
 #[derive(Clone, Copy, Debug)]
@@ -73,38 +74,38 @@ impl<S: InPlace<Modelled> + 'static> Subject for InPlaceSubject<S> {
     fn operations(&self, count: usize, seed: u64) -> Vec<Update> {
         let mut random = SmallRng::seed_from_u64(seed);
         (0..count)
-            .map(|_| Update { cell: random.random_range(0..COUNT), number: random.random() })
+            .map(|_| Update { cell: random.random_range(0..CELLS), number: random.random() })
             .collect()
     }
 
     fn probes(&self, _: &Self::State, interrupted: Option<&Update>, seed: u64) -> Vec<Update> {
         // First the cell that an interrupted update has left behind, then another.
         let cell = interrupted.map_or(0, |update| update.cell);
-        let another = Update { cell: (cell + 1) % COUNT, number: seed ^ 2 };
+        let another = Update { cell: (cell + 1) % CELLS, number: seed ^ 2 };
         vec![Update { cell, number: seed ^ 1 }, another, Update { cell, number: seed ^ 3 }]
     }
 
     fn create(&self, storage: Storage) -> Result<LiveCells<S>, String> {
         let pool = Arc::new(storage.into_pool());
         let scheme = S::make_in(&pool, self.log).map_err(text)?;
-        let array = CellArray::create(&pool, &scheme, self.value_bytes, COUNT).map_err(text)?;
+        let array = CellArray::create(&pool, &scheme, self.value_bytes, CELLS).map_err(text)?;
         let array = pool.fence(array);
         let root = array.link();
-        let _committed = pool.publish_root(CELLS, 0, array).map_err(text)?.persist();
+        let _committed = pool.publish_root(ROOT, 0, array).map_err(text)?.persist();
         let array = CellArray::open(&pool, scheme, root).map_err(text)?;
         Ok(LiveCells { array, value_bytes: self.value_bytes })
     }
 
     fn open(&self, storage: Storage) -> Result<Option<LiveCells<S>>, String> {
         let pool = Arc::new(storage.into_pool());
-        let Some(root) = pool.root::<CellArrayRoot>(CELLS) else { return Ok(None) };
+        let Some(root) = pool.root::<CellArrayRoot>(ROOT) else { return Ok(None) };
         let scheme = S::open_in(&pool).map_err(text)?;
         let array = CellArray::open(&pool, scheme, root).map_err(text)?;
         Ok(Some(LiveCells { array, value_bytes: self.value_bytes }))
     }
 
     fn initial(&self) -> Self::State {
-        vec![vec![0; self.value_bytes]; COUNT]
+        vec![vec![0; self.value_bytes]; CELLS]
     }
 
     fn apply(&self, state: &mut Self::State, update: &Update) {
@@ -116,10 +117,17 @@ impl<S: InPlace<Modelled> + 'static> Subject for InPlaceSubject<S> {
     }
 }
 
-impl<S: InPlace<Modelled>> Live<Update, Vec<Vec<u8>>> for LiveCells<S> {
-    fn perform(&mut self, update: &Update) -> Result<(), String> {
+impl<S: InPlace<Modelled>> LiveCells<S> {
+    /// Whoever updates a cell is alone with it.
+    pub(crate) fn update(&self, update: &Update) -> Result<(), String> {
         let value = value_of(update.number, self.value_bytes);
         self.array.update(update.cell, &value).map(|_| ()).map_err(text)
+    }
+}
+
+impl<S: InPlace<Modelled>> Live<Update, Vec<Vec<u8>>> for LiveCells<S> {
+    fn perform(&mut self, update: &Update) -> Result<(), String> {
+        self.update(update)
     }
 
     fn observe(&self) -> Result<Vec<Vec<u8>>, String> {

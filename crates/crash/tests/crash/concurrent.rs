@@ -2,7 +2,7 @@
 //! durably linearizable; and the checker sees what single workers cannot show: that what a reader
 //! persists before it answers, and fences taken for other threads, are necessary.
 
-use lapis_blocks::LogKind;
+use lapis_blocks::{CellKind, LogKind};
 use lapis_crash::Structure;
 use lapis_crash::concurrent::{
     ConcurrentOptions, ConcurrentReplay, ConcurrentReport, MOST_PLANNED_SCHEDULES,
@@ -83,6 +83,11 @@ fn four_workers_have_room_in_a_pool_that_cannot_grow() {
 #[test]
 fn pop_log_is_durably_linearizable() {
     survives(Structure::Log(LogKind::PopLog), &few(30));
+}
+
+#[test]
+fn cells_with_one_log_are_durably_linearizable() {
+    survives(Structure::Cell(CellKind::Log), &few(30));
 }
 
 #[test]

@@ -84,6 +84,20 @@ fn a_batch_across_the_end_of_the_ring_is_survived() {
 }
 
 #[test]
+fn a_truncation_whose_flush_failed_is_not_done_when_it_is_asked_for_again() {
+    let (device, log) = on_ssd();
+    let ends = [1, 2, 3].map(|number| {
+        commit(&log, 200, number);
+        log.durable()
+    });
+    device.fail_after(BlockOperation::Flush, 0);
+    for end in [ends[1], ends[1], ends[0]] {
+        assert!(matches!(log.truncate_before(end), Err(BlockLogError::Failed(_))));
+        assert_eq!(contents(&log).len(), 3);
+    }
+}
+
+#[test]
 fn after_a_failed_flush_nothing_is_acknowledged_any_more() {
     let (device, log) = on_ssd();
     let (before, ..) = commit(&log, 10, 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lapis_blocks::block_log::{BlockLog, BlockLogError, Durability, Lsn};
 use lapis_device::Modelled;
-use lapis_pmem::AuditReport;
+use lapis_pmem::{AuditReport, BlockOperation};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -12,11 +12,15 @@ use crate::concurrent::history::Call;
 use crate::concurrent::judge_whole;
 use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
-use crate::storage::Storage;
+use crate::storage::{DeviceFault, Storage};
 use crate::subject::text;
 use crate::subjects::block_log::{Medium, OPTIONS};
 
 const BLOCKS: u64 = 6;
+/// In one history of so many a flush of the SSD fails.
+const FAILS_EVERY: u64 = 7;
+/// In one of the first calls.
+const CALLS_THAT_FAIL: u64 = 8;
 
 /// A log that several workers use, on an SSD or in persistent memory.
 #[derive(Debug, Default)]
@@ -49,6 +53,8 @@ pub enum BlockLogAction {
     DropThrough(u8),
     /// Reads what is durable.
     Read,
+    /// Closes the log. What is appended from then on opens it again.
+    Close,
 }
 
 /// An answer of a log.
@@ -58,6 +64,8 @@ pub enum BlockLogAnswer {
     Done,
     /// The values of the records, oldest first.
     Values(Vec<u8>),
+    /// The device has failed: it is done or not.
+    Failed,
 }
 
 impl Specification for ConcurrentBlockLog {
@@ -78,6 +86,7 @@ impl Specification for ConcurrentBlockLog {
                 BlockLogAnswer::Done
             }
             BlockLogAction::Read => BlockLogAnswer::Values(after.clone()),
+            BlockLogAction::Close => BlockLogAnswer::Done,
         };
         (after, answer)
     }
@@ -96,13 +105,62 @@ fn records(log: &BlockLog<Modelled>) -> Result<Vec<(Lsn, u8)>, BlockLogError> {
 }
 
 /// The same, begun anew when records are dropped meanwhile.
-fn retained(log: &BlockLog<Modelled>) -> Result<Vec<(Lsn, u8)>, String> {
+fn retained(log: &BlockLog<Modelled>) -> Result<Vec<(Lsn, u8)>, BlockLogError> {
     loop {
         match records(log) {
             Err(BlockLogError::Truncated { .. }) => {}
-            found => return found.map_err(text),
+            found => return found,
         }
     }
+}
+
+fn attempt(
+    log: &BlockLog<Modelled>,
+    action: &BlockLogAction,
+) -> Result<BlockLogAnswer, BlockLogError> {
+    let append = |bytes, value: u8| log.append(value, &[&vec![value; bytes]]);
+    match *action {
+        BlockLogAction::Append(bytes, value) => {
+            log.commit(append(bytes, value)?, Durability::Immediate)?;
+        }
+        BlockLogAction::AppendInGroup(bytes, value) => {
+            let ticket = log.commit(append(bytes, value)?, Durability::Group)?;
+            if !ticket.is_durable() {
+                ticket.wait()?;
+            }
+        }
+        BlockLogAction::DropThrough(value) => {
+            let found = retained(log)?.into_iter().find(|(_, found)| *found == value);
+            if let Some((end, _)) = found {
+                log.truncate_before(end)?;
+            }
+        }
+        BlockLogAction::Read => {
+            let values = retained(log)?.into_iter().map(|(_, value)| value);
+            return Ok(BlockLogAnswer::Values(values.collect()));
+        }
+        BlockLogAction::Close => log.close()?,
+    }
+    Ok(BlockLogAnswer::Done)
+}
+
+type LogCall = Call<BlockLogAction, BlockLogAnswer>;
+
+/// When a call's failure became known, if it has failed.
+fn failed_at(call: &LogCall) -> Option<usize> {
+    call.completed.as_ref().filter(|(_, answer)| *answer == BlockLogAnswer::Failed).map(|it| it.0)
+}
+
+/// The calls as they are judged. Of one that has failed nobody was told anything, and who made it goes on without it; but
+/// after the first failure nothing is done any more.
+fn unanswered_if_failed(calls: &[LogCall]) -> Vec<LogCall> {
+    let first = calls.iter().filter_map(failed_at).min().unwrap_or(usize::MAX);
+    let may_be_done = |call: &&LogCall| failed_at(call).is_none() || call.begin < first;
+    let judged = |call: &LogCall| match failed_at(call) {
+        Some(_) => Call { worker: u8::MAX - call.number as u8, completed: None, ..call.clone() },
+        None => call.clone(),
+    };
+    calls.iter().filter(may_be_done).map(judged).collect()
 }
 
 impl ConcurrentSubject for ConcurrentBlockLog {
@@ -123,6 +181,16 @@ impl ConcurrentSubject for ConcurrentBlockLog {
         if self.in_pool { Vec::new() } else { vec![BLOCKS] }
     }
 
+    fn device_faults(&self, seed: u64) -> Vec<DeviceFault> {
+        let fault = DeviceFault {
+            operation: 1 + (seed / FAILS_EVERY % CALLS_THAT_FAIL) as usize,
+            device: 0,
+            request: BlockOperation::Flush,
+            after: 0,
+        };
+        seed.is_multiple_of(FAILS_EVERY).then_some(fault).into_iter().collect()
+    }
+
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<BlockLogAction> {
         let mut random = SmallRng::seed_from_u64(seed);
         let bytes = |random: &mut SmallRng| match random.random_range(0..4) {
@@ -141,6 +209,7 @@ impl ConcurrentSubject for ConcurrentBlockLog {
                 1 => BlockLogAction::DropThrough(random.random_range(101..=value)),
                 2 => BlockLogAction::Read,
                 3 => BlockLogAction::AppendInGroup(bytes(&mut random), value),
+                4 => BlockLogAction::Close,
                 _ => BlockLogAction::Append(bytes(&mut random), value),
             }
         })
@@ -163,31 +232,12 @@ impl ConcurrentSubject for ConcurrentBlockLog {
         live: &Self::Live,
         action: &BlockLogAction,
     ) -> Result<BlockLogAnswer, String> {
-        let log = &live.log;
-        let append = |bytes, value: u8| log.append(value, &[&vec![value; bytes]]).map_err(text);
-        match *action {
-            BlockLogAction::Append(bytes, value) => {
-                let lsn = append(bytes, value)?;
-                log.commit(lsn, Durability::Immediate).map_err(text)?;
+        match attempt(&live.log, action) {
+            Err(BlockLogError::Failed(_)) if live.medium.device.counts().failures > 0 => {
+                Ok(BlockLogAnswer::Failed)
             }
-            BlockLogAction::AppendInGroup(bytes, value) => {
-                let ticket = log.commit(append(bytes, value)?, Durability::Group).map_err(text)?;
-                if !ticket.is_durable() {
-                    ticket.wait().map_err(text)?;
-                }
-            }
-            BlockLogAction::DropThrough(value) => {
-                let found = retained(log)?.into_iter().find(|(_, found)| *found == value);
-                if let Some((end, _)) = found {
-                    log.truncate_before(end).map_err(text)?;
-                }
-            }
-            BlockLogAction::Read => {
-                let values = retained(log)?.into_iter().map(|(_, value)| value);
-                return Ok(BlockLogAnswer::Values(values.collect()));
-            }
+            answer => answer.map_err(text),
         }
-        Ok(BlockLogAnswer::Done)
     }
 
     fn observe(&self, live: &Self::Live) -> Result<Vec<u8>, String> {
@@ -198,17 +248,12 @@ impl ConcurrentSubject for ConcurrentBlockLog {
         live.medium.reclaim_and_audit()
     }
 
-    fn judge(
-        &self,
-        initial: &Vec<u8>,
-        calls: &[Call<BlockLogAction, BlockLogAnswer>],
-        found: &Vec<u8>,
-    ) -> Result<(), Offence> {
-        judge_whole(self, initial, calls, found)
+    fn judge(&self, initial: &Vec<u8>, calls: &[LogCall], found: &Vec<u8>) -> Result<(), Offence> {
+        judge_whole(self, initial, &unanswered_if_failed(calls), found)
     }
 
     fn changes(&self, action: &BlockLogAction) -> bool {
-        *action != BlockLogAction::Read
+        !matches!(action, BlockLogAction::Read | BlockLogAction::Close)
     }
 
     fn owns_source(&self, file: &str) -> bool {

@@ -4,6 +4,7 @@ mod allocator;
 mod block_log;
 mod divided_node;
 mod grown_table;
+mod in_place;
 mod index;
 mod index_call;
 mod merged_node;
@@ -22,6 +23,7 @@ use crate::subjects::crowded;
 
 pub use allocator::ConcurrentAllocator;
 pub use block_log::ConcurrentBlockLog;
+pub use in_place::ConcurrentCells;
 pub use index::ConcurrentIndex;
 pub use pop_log::ConcurrentPopLog;
 pub use store::ConcurrentStore;
