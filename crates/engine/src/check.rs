@@ -83,21 +83,6 @@ impl<D: Domain> Engine<D> {
         problems
     }
 
-    /// Whether something is listed that [`Engine::maintain`] takes away: long values that nobody wants, dropped tables.
-    ///
-    /// # Errors
-    /// [`EngineError`].
-    #[doc(hidden)]
-    pub fn has_unwanted(&self) -> Result<bool, EngineError> {
-        let mut is_listed = false;
-        self.shared().catalog.contents().visit_all(|key, value| {
-            let entry = value.and_then(|value| CatalogEntry::parse(key, value));
-            is_listed |=
-                matches!(entry, Ok(CatalogEntry::Unwanted { .. } | CatalogEntry::Dropped { .. }));
-        })?;
-        Ok(is_listed)
-    }
-
     /// Blocks that nobody reaches. After a power cut there may be some, until they are looked for.
     fn check_pool(&self) -> Option<String> {
         let pool = self.pool().filter(|pool| !pool.needs_reclaim())?;

@@ -21,8 +21,6 @@ use crate::subjects::store::{EXPIRED, KINDS, Site, Tiers};
 
 const TABLES: [&str; 2] = ["left", "right"];
 const KEYS: u8 = 4;
-/// Entries that a transaction writes besides to be one in parts.
-const BESIDES: usize = 40;
 
 /// A store that several workers use.
 #[derive(Debug)]
@@ -83,8 +81,6 @@ pub enum StoreAction {
     Get(Place),
     /// Changes keys in one transaction; none removes.
     Commit(Vec<(Place, Option<Value>)>),
-    /// The same in a transaction of more than a record of the log holds: what it writes besides nobody looks at.
-    CommitInParts(Vec<(Place, Option<Value>)>),
     /// In one transaction, exchanges what two keys have, and tells it.
     Exchange(Place, Place),
     /// In one transaction, gives a key a value if the other table is as empty as it looks, and tells what is there.
@@ -133,7 +129,7 @@ impl Specification for ConcurrentStore {
                 }
                 other
             }
-            StoreAction::Commit(writes) | StoreAction::CommitInParts(writes) => {
+            StoreAction::Commit(writes) => {
                 writes.iter().for_each(|(place, value)| set(&mut after, *place, *value));
                 Vec::new()
             }
@@ -225,9 +221,6 @@ impl ConcurrentSubject for ConcurrentStore {
                     let value = value(&mut random, number);
                     StoreAction::PutIfEmpty(place(&mut random), value)
                 }
-                7 if random.random_range(0..4) == 0 => {
-                    StoreAction::CommitInParts(writes(&mut random, number))
-                }
                 _ => StoreAction::Commit(writes(&mut random, number)),
             }
         })
@@ -298,16 +291,8 @@ impl ConcurrentSubject for ConcurrentStore {
                 };
                 engine.retry(body, now).map_err(text)
             }
-            StoreAction::Commit(writes) | StoreAction::CommitInParts(writes) => {
-                let besides = match action {
-                    StoreAction::CommitInParts(_) => BESIDES,
-                    _ => 0,
-                };
+            StoreAction::Commit(writes) => {
                 let body = |transaction: &mut Transaction<Modelled>| {
-                    for number in 0..besides {
-                        let key = format!("besides {number}");
-                        transaction.put(&tables[0], key.as_bytes(), &[1; 700])?;
-                    }
                     let mut each = writes.iter();
                     each.try_for_each(|(place, value)| write(transaction, &tables, *place, *value))
                 };

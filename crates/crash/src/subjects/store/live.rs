@@ -8,7 +8,7 @@ use lapis_blocks::block_log::Durability;
 use lapis_device::Modelled;
 use lapis_engine::{
     BackupError, Engine, EngineError, IndexKind, KeyRange, LeafLayout, Snapshot, Table, TimeToLive,
-    Transaction, verify_backup,
+    verify_backup,
 };
 use lapis_pmem::{AuditReport, Pool};
 
@@ -25,8 +25,6 @@ const EXTRA_KINDS: [IndexKind; 3] = [IndexKind::WbTree, IndexKind::PClht, IndexK
 pub(crate) const EXPIRED: TimeToLive = TimeToLive::For(Duration::ZERO);
 /// Longer values are written, and read, in pieces of so many bytes.
 const PIECE_BYTES: usize = 5000;
-/// Rounds of the background after which there must be nothing left for it to do.
-const MOST_ROUNDS: usize = 1000;
 
 /// An open store.
 #[derive(Debug)]
@@ -53,31 +51,8 @@ impl LiveStore {
 
     fn transact(&self, writes: &[Write], commit: Option<Durability>) -> Result<(), EngineError> {
         let Some(engine) = &self.engine else { return Ok(()) };
-        let mut transaction = engine.begin()?;
-        self.write(engine, &mut transaction, writes)?;
-        commit.map_or(Ok(()), |durability| transaction.commit(durability).map(|_| ()))
-    }
-
-    /// A transaction that writes the one, and takes back what it has done with the places of the other, twice each.
-    fn roll_back(&self, kept: &[Write], undone: &[Write]) -> Result<(), EngineError> {
-        let Some(engine) = &self.engine else { return Ok(()) };
-        let mut transaction = engine.begin()?;
-        self.write(engine, &mut transaction, kept)?;
-        let savepoint = transaction.savepoint();
-        let short = |&(table, number, _): &Write| (table, number, Some((9, number)));
-        self.write(engine, &mut transaction, &undone.iter().map(short).collect::<Vec<_>>())?;
-        self.write(engine, &mut transaction, undone)?;
-        transaction.roll_back_to(&savepoint)?;
-        transaction.commit(Durability::Immediate).map(|_| ())
-    }
-
-    fn write(
-        &self,
-        engine: &Engine<Modelled>,
-        transaction: &mut Transaction<Modelled>,
-        writes: &[Write],
-    ) -> Result<(), EngineError> {
         let tables = TABLES.map(|name| engine.table(name));
+        let mut transaction = engine.begin()?;
         for (table, number, made_of) in writes {
             let Ok(table) = &tables[*table] else { continue };
             match *made_of {
@@ -91,27 +66,7 @@ impl LiveStore {
                 None => _ = transaction.remove(table, &key(*number))?,
             }
         }
-        Ok(())
-    }
-
-    /// Does what there is to do in the background, until there is nothing.
-    fn settle(&self, engine: &Engine<Modelled>) -> Result<(), EngineError> {
-        for _ in 0..MOST_ROUNDS {
-            if engine.maintain()? {
-                continue;
-            }
-            // What is to go waits until what took its place is durable.
-            engine.sync()?;
-            if !engine.maintain()? {
-                break;
-            }
-        }
-        // On a full disk there may be no room for it.
-        if self.course != Course::FullDisk && engine.has_unwanted()? {
-            let what = "what nobody wants is listed, and nobody takes it away".to_owned();
-            return Err(EngineError::Damaged { what });
-        }
-        Ok(())
+        commit.map_or(Ok(()), |durability| transaction.commit(durability).map(|_| ()))
     }
 
     /// Writes a value piece by piece, and gives up another half-way.
@@ -148,9 +103,7 @@ impl LiveStore {
                 Err(EngineError::NoSuchTable { .. }) => Ok(()),
                 outcome => outcome,
             },
-            StoreOperation::RollBack(kept, undone) => self.roll_back(kept, undone),
             StoreOperation::Maintain => engine.maintain().map(|_| ()),
-            StoreOperation::Settle => self.settle(&engine),
             StoreOperation::Checkpoint => engine.checkpoint(),
             StoreOperation::Reopen => engine.close(),
             StoreOperation::Compact => engine.compact().map(|_| ()),

@@ -114,14 +114,9 @@ impl Subject for StoreSubject {
                 0 => StoreOperation::CreateTable(random.random_range(0..3)),
                 1 => StoreOperation::DropTable(random.random_range(0..3)),
                 2 => StoreOperation::Abort(writes(&mut random)),
-                3..=5 => StoreOperation::Maintain,
-                6 => StoreOperation::Settle,
+                3..=6 => StoreOperation::Maintain,
                 7 | 8 => StoreOperation::Checkpoint,
                 9 => StoreOperation::Reopen,
-                39 => {
-                    let kept = writes(&mut random);
-                    StoreOperation::RollBack(kept, writes(&mut random))
-                }
                 10 if self.course != Course::Transactions => StoreOperation::Compact,
                 11..=15 if self.course == Course::Bulk => {
                     StoreOperation::LoadOrDrop(random.random_range(0..3))
@@ -151,8 +146,7 @@ impl Subject for StoreSubject {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut probes: Vec<_> = interrupted.cloned().into_iter().collect();
         probes.push(StoreOperation::Commit((0..4).map(|_| write(&mut random)).collect()));
-        probes.push(match random.random_range(0..5) {
-            4 => StoreOperation::Settle,
+        probes.push(match random.random_range(0..4) {
             0 => StoreOperation::CreateTable(random.random_range(0..3)),
             1 => StoreOperation::Checkpoint,
             2 => StoreOperation::Reopen,
@@ -196,9 +190,7 @@ impl Subject for StoreSubject {
             };
         };
         match operation {
-            StoreOperation::Commit(writes) | StoreOperation::RollBack(writes, _) => {
-                writes.iter().for_each(write);
-            }
+            StoreOperation::Commit(writes) => writes.iter().for_each(write),
             StoreOperation::BackUp(one) | StoreOperation::Stream(one) => write(one),
             StoreOperation::LoadOrDrop(number) => {
                 let name = loaded_table(*number);
@@ -215,7 +207,6 @@ impl Subject for StoreSubject {
             }
             StoreOperation::Abort(_)
             | StoreOperation::Maintain
-            | StoreOperation::Settle
             | StoreOperation::Checkpoint
             | StoreOperation::Reopen
             | StoreOperation::RemoveExpired

@@ -18,16 +18,12 @@ pub enum StoreOperation {
     Commit(Vec<Write>),
     /// A transaction that is given up.
     Abort(Vec<Write>),
-    /// A transaction that does the one, and for a while the other.
-    RollBack(Vec<Write>, Vec<Write>),
     /// Makes a further table, with an entry.
     CreateTable(u8),
     /// Drops it.
     DropTable(u8),
     /// What a thread in the background does.
     Maintain,
-    /// All that it has to do. Nothing is left that nobody wants.
-    Settle,
     /// Writes every page and cuts the log.
     Checkpoint,
     /// Closes the engine and opens it.
@@ -51,7 +47,7 @@ impl StoreOperation {
             Self::Commit(writes) | Self::Abort(writes) => {
                 writes.iter().any(|(_, _, value)| value.is_some())
             }
-            Self::CreateTable(_) | Self::LoadOrDrop(_) | Self::RollBack(..) => true,
+            Self::CreateTable(_) | Self::LoadOrDrop(_) => true,
             _ => false,
         }
     }
