@@ -64,7 +64,9 @@ impl<D: Domain> BlockLog<D> {
         let (header, turn) = (copies.header(), self.wait_to_write()?);
         let durable = self.durable.load(&self.domain);
         let mut state = self.lock();
-        let goes_on = state.batch.end() > durable || state.promised > 0;
+        let has_more =
+            state.batch.end() > durable && !self.domain.commits(mutants::CLOSED_WITH_MORE);
+        let goes_on = has_more || state.promised > 0;
         // Who appends from here on waits for the header.
         state.closed |= !goes_on;
         drop(state);

@@ -36,6 +36,9 @@ mutants! {
     /// next, if that ends where they begin, and it makes parts of one whole, if it has the bytes that they lack.
     TAIL_LEFT = "block-log/tail-left" => at("blocks/src/block_log/recovery.rs, finish");
 
+    /// Of what an unfinished batch left behind the end only as much goes as half a batch has.
+    HALF_OF_TAIL_LEFT = "block-log/half-of-tail-left" => at("blocks/src/block_log/recovery.rs, finish");
+
     /// The header says that the ring is longer before the device is.
     LENGTH_BEFORE_STORAGE = "block-log/length-before-storage" =>
         at("blocks/src/block_log/length.rs, grow_beyond")
@@ -43,6 +46,10 @@ mutants! {
 
     /// The header goes on saying that the log is closed when there is more.
     CLOSED_FOR_GOOD = "block-log/closed-for-good" => at("blocks/src/block_log/length.rs, reopen");
+
+    /// The header says that the log ends where it was durable when it was closed, although more was appended meanwhile.
+    CLOSED_WITH_MORE = "block-log/closed-with-more" => at("blocks/src/block_log/length.rs, close")
+        .among_workers();
 
     /// The last block of a batch is not kept for the next one, which writes zeroes over its records.
     LAST_BLOCK_DROPPED = "block-log/last-block-dropped" => at("blocks/src/block_log/batch.rs, close");

@@ -169,9 +169,10 @@ impl<D: Domain> Recovery<D> {
         }
         if !header.closed {
             // B6
+            let parts = 1 + u64::from(self.domain.commits(mutants::HALF_OF_TAIL_LEFT));
             let bytes = match self.domain.commits(mutants::TAIL_LEFT) {
                 true => end.next_multiple_of(ring.unit_bytes()) - first,
-                false => (ring.limit(header.start) - first).min(ring.batch_bytes()),
+                false => (ring.limit(header.start) - first).min(ring.batch_bytes() / parts),
             };
             ring.write(&*self.device, first, &blocks[..bytes as usize])?;
         }

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use lapis_pmem::{BlockVisitor, Committed, Domain, LINE_BYTES, Link, PCell, Pool, host_lock};
 use parking_lot::Mutex;
 
-use super::mutants::{NO_REDO, UPDATE_BEFORE_LOG};
+use super::mutants::{NO_REDO, TURN_GIVEN_UP_EARLY, UPDATE_BEFORE_LOG};
 use super::{
     CellDamage, CellKind, InPlace, InPlaceError, LARGEST_VALUE_BYTES, SMALLEST_VALUE_BYTES,
     load_value, store_value, value_words,
@@ -191,6 +191,7 @@ impl<D: Domain, L: Log<D>> InPlace<D> for LogCell<D, L> {
             store_value(domain, cell, value);
         }
         self.log_value(&mut retained, offset as u64, value)?;
+        let _turn = (!domain.commits(TURN_GIVEN_UP_EARLY)).then_some(retained);
         store_value(domain, cell, value); // I2
         domain.flush(cell);
         Ok(Committed::after_fence(domain)) // I1

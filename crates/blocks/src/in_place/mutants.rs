@@ -23,6 +23,11 @@ mutants! {
     UPDATE_BEFORE_LOG = "log-cell/update-before-log" =>
         at("blocks/src/in_place/log_cell.rs, update");
 
+    /// The log is left to others before the cell is durable: they may clear it.
+    TURN_GIVEN_UP_EARLY = "log-cell/turn-given-up-early" =>
+        at("blocks/src/in_place/log_cell.rs, update")
+        .among_workers();
+
     /// Recovery does not store the newest logged value into its cell.
     NO_REDO = "log-cell/no-redo" => at("blocks/src/in_place/log_cell.rs, redo");
 }

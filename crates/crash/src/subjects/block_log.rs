@@ -463,11 +463,14 @@ fn committed(log: &BlockLog<Modelled>) -> Result<Vec<(Lsn, Changes)>, BlockLogEr
 impl Live<BlockLogOperation, Transactions> for LiveBlockLog {
     fn perform(&mut self, operation: &BlockLogOperation) -> Result<(), String> {
         let before = self.transactions()?.len();
+        let has_records = self.log().is_ok_and(|log| log.start() < log.end());
         let done = self.attempt(operation);
         self.was_refused = matches!(done, Err(BlockLogError::Full { .. }));
         match done {
             // A long one needs what a truncation was to free that a power cut has undone.
-            Err(BlockLogError::Full { .. }) if self.fills || is_long(operation) => Ok(()),
+            Err(BlockLogError::Full { .. }) if self.fills || has_records && is_long(operation) => {
+                Ok(())
+            }
             // The device has failed, and does not fail twice in a row.
             Err(BlockLogError::Failed(_) | BlockLogError::Device(_)) => {
                 self.open().map_err(text)?;

@@ -78,6 +78,39 @@ fn deltas_are_consolidated_and_nodes_divided() {
 }
 
 #[test]
+fn changes_of_one_kind_are_one_delta_as_long_as_it_has_room_and_the_newest_of_a_key_counts() {
+    let pool = Arc::new(Pool::create_anonymous(8 << 20).unwrap());
+    let tree = Numbers::create_named(&pool, "tree", &IndexOptions::DEFAULT).unwrap();
+    let records = || contents(&tree, 0).blocks.len();
+    let mut numbers = BTreeMap::new();
+    // With the base node there are so many records after each change.
+    for (key, value, expected) in [
+        (1, Some(1), 2),
+        (2, Some(1), 2),
+        (1, Some(2), 2),
+        (3, Some(1), 3),
+        (2, None, 4),
+        (1, None, 4),
+        (1, Some(3), 5),
+    ] {
+        match value {
+            Some(value) => {
+                let _ = tree.put(&key, value).unwrap();
+                numbers.insert(key, value);
+            }
+            None => {
+                let _ = tree.remove(&key).unwrap();
+                numbers.remove(&key);
+            }
+        }
+        assert_eq!(records(), expected, "after {key}: {value:?}");
+        assert_holds(&tree, &numbers);
+    }
+    let reachable = pool.reachable(|visitor| tree.visit_blocks(visitor, &mut |_, _| ()));
+    assert!(pool.reclaim_and_audit(&reachable).is_clean(), "what was replaced is given back, once");
+}
+
+#[test]
 fn a_tree_that_is_emptied_has_its_first_leaf_and_its_first_chunk() {
     for order in [|it| it, |it| 999 - it, |it| it * 7 % 1000] {
         let tree = of_numbers([]);
