@@ -61,7 +61,7 @@ mod shards;
 mod sync_file;
 mod watched;
 mod word;
-mod word_copy;
+pub mod word_copy;
 
 pub use allocator::{AllocError, LARGEST_BLOCK_BYTES};
 pub use answer::persist_before_answer;

@@ -17,7 +17,10 @@ const CHUNK_BYTES: usize = 16;
 const STRING_BYTES: usize = 512;
 
 /// [`Domain::read_words`], word by word.
-pub(crate) fn read<D: Domain>(domain: &D, words: &[AtomicU64], offset: usize, into: &mut [u8]) {
+///
+/// # Panics
+/// If there are not as many.
+pub fn read<D: Domain>(domain: &D, words: &[AtomicU64], offset: usize, into: &mut [u8]) {
     let load = |word: usize| domain.load::<u64>(&words[word], Relaxed);
     let (first, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
     if bits == 0 {
@@ -36,7 +39,10 @@ pub(crate) fn read<D: Domain>(domain: &D, words: &[AtomicU64], offset: usize, in
 }
 
 /// [`Domain::write_words`], word by word.
-pub(crate) fn write<D: Domain>(domain: &D, words: &[AtomicU64], offset: usize, from: &[u8]) {
+///
+/// # Panics
+/// If there is no room for it.
+pub fn write<D: Domain>(domain: &D, words: &[AtomicU64], offset: usize, from: &[u8]) {
     let part = |word: usize, at: usize, part: &[u8]| {
         if !part.is_empty() {
             let mut bytes = domain.load::<u64>(&words[word], Relaxed).to_le_bytes();
@@ -55,14 +61,12 @@ pub(crate) fn write<D: Domain>(domain: &D, words: &[AtomicU64], offset: usize, f
     part(first + chunks.len(), 0, ragged_tail);
 }
 
-/// [`Domain::read_words`] with instructions that the compiler does not look into.
+/// [`Domain::read_words`] with instructions that the compiler does not look into: no events of the domain.
+///
+/// # Panics
+/// If there are not as many.
 #[inline]
-pub(crate) fn read_at_once<D: Domain>(
-    domain: &D,
-    words: &[AtomicU64],
-    offset: usize,
-    into: &mut [u8],
-) {
+pub fn read_at_once<D: Domain>(domain: &D, words: &[AtomicU64], offset: usize, into: &mut [u8]) {
     let bytes = into.len();
     if bytes < CHUNK_BYTES || cfg!(miri) {
         return read(domain, words, offset, into);
@@ -75,14 +79,12 @@ pub(crate) fn read_at_once<D: Domain>(
     }
 }
 
-/// [`Domain::write_words`] with instructions that the compiler does not look into.
+/// [`Domain::write_words`] with instructions that the compiler does not look into: no events of the domain.
+///
+/// # Panics
+/// If there is no room for it.
 #[inline]
-pub(crate) fn write_at_once<D: Domain>(
-    domain: &D,
-    words: &[AtomicU64],
-    offset: usize,
-    from: &[u8],
-) {
+pub fn write_at_once<D: Domain>(domain: &D, words: &[AtomicU64], offset: usize, from: &[u8]) {
     let bytes = from.len();
     if bytes < CHUNK_BYTES || cfg!(miri) {
         return write(domain, words, offset, from);

@@ -139,13 +139,13 @@ impl<'a> CrashStates<'a> {
         for (sector, versions) in contents.pending() {
             let mut states = vec![contents.durable_sector(sector)];
             let (mut newest, mut effects) = (0, Vec::new());
-            for version in versions {
-                let known = states.iter().position(|state| *state == *version.bytes);
+            for (write, bytes) in versions {
+                let known = states.iter().position(|state| state == bytes);
                 newest = known.unwrap_or(states.len()) as u32;
                 if known.is_none() {
-                    states.push(*version.bytes);
+                    states.push(*bytes);
                 }
-                effects.push((version.write, newest));
+                effects.push((write, newest));
             }
             // A site with one state is none, whatever was written to it.
             if states.len() > 1 {

@@ -1,10 +1,11 @@
 //! The modelled machine as a [`Domain`]: what structures call.
 
 use std::panic::Location;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{
     Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Observed, Optimisation, PCell, Word,
+    word_copy,
 };
 
 use super::state::WordEvent;
@@ -41,6 +42,21 @@ impl Domain for Modelled {
             return self.store_observed::<W>(offset, at, value, order);
         }
         self.store_now::<W>(offset, at, value, order);
+    }
+
+    fn read_words(&self, words: &[AtomicU64], offset: usize, into: &mut [u8]) {
+        // Ordinary memory makes no events.
+        match self.offset(words.as_ptr().addr()) {
+            Some(_) => word_copy::read(self, words, offset, into),
+            None => word_copy::read_at_once(self, words, offset, into),
+        }
+    }
+
+    fn write_words(&self, words: &[AtomicU64], offset: usize, from: &[u8]) {
+        match self.offset(words.as_ptr().addr()) {
+            Some(_) => word_copy::write(self, words, offset, from),
+            None => word_copy::write_at_once(self, words, offset, from),
+        }
     }
 
     #[inline]

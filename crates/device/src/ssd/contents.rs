@@ -1,18 +1,20 @@
-//! What an SSD holds: durable sectors, and the versions of each that were written since the last
-//! flush.
+//! What an SSD holds: durable blocks, and the versions of each that were written since the last flush. A version is of
+//! whole sectors: all of the block, unless its write failed.
 //!
 //! Invariants:
 //!
-//! * V1. The versions of a sector are in the order in which they completed, those in flight last.
-//! * V2. Reads see the last completed version, or the durable contents where there is none.
-//! * V3. A flush with watermark `w` makes durable the last version that completed by event `w` and
+//! * V1. The versions of a block are in the order in which they completed, those in flight last.
+//! * V2. Reads see the last completed version of a sector, or the durable contents where there is none.
+//! * V3. A flush with watermark `w` makes durable the last version of a sector that completed by event `w` and
 //!   forgets those before it: they can no longer be what a power cut leaves.
 //! * V4. While a flush is in flight, the newest version of a sector that it covers is kept, however many are written
 //!   after it: it is what the flush makes durable.
+//!
+//! The memory of a block is shared by all that have it so: a version that becomes durable is not copied.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use lapis_pmem::{BLOCK_BYTES, SECTOR_BYTES};
 
@@ -22,31 +24,39 @@ type Block = [u8; BLOCK_BYTES];
 
 /// Sectors in a block.
 pub(super) const BLOCK_SECTORS: u64 = (BLOCK_BYTES / SECTOR_BYTES) as u64;
-/// Versions of one sector that are kept. Beyond, old ones are forgotten (but see V4), and the crash states are
+/// All of them, a bit each.
+const ALL_SECTORS: u8 = u8::MAX;
+/// Versions of one block that are kept. Beyond, old ones are forgotten (but see V2 and V4), and the crash states are
 /// not all of them any more.
 const MOST_VERSIONS: usize = 256;
+
+static ZEROES: LazyLock<Arc<Block>> = LazyLock::new(|| Arc::new([0; BLOCK_BYTES]));
 
 /// Identifies a write request; in order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct WriteId(pub(super) u32);
 
+/// What a write leaves of a block.
 #[derive(Clone, Debug)]
-pub(crate) struct Version {
-    pub(crate) write: WriteId,
+struct Version {
+    write: WriteId,
     /// When it completed; `None` in flight.
     completed: Option<u64>,
-    pub(crate) bytes: Box<Sector>,
+    /// Those that it has, a bit each.
+    sectors: u8,
+    bytes: Arc<Block>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     /// Blocks that are not all zero, or were written once.
     durable: HashMap<u64, Arc<Block>>,
+    /// The versions of each block.
     pending: BTreeMap<u64, Vec<Version>>,
     /// The durable contents to go back to, of each block that changed. `None`: not tracked.
     before: Option<HashMap<u64, Option<Arc<Block>>>>,
     events: u64,
-    /// The sectors of each write that was not answered.
+    /// The blocks of each write that was not answered.
     in_flight: BTreeMap<WriteId, Range<u64>>,
     /// The watermark of each flush that was not answered.
     flushes: Vec<u64>,
@@ -81,32 +91,34 @@ impl Contents {
 
     pub(super) fn read(&self, first_block: u64, into: &mut [u8]) {
         for (block, into) in (first_block..).zip(into.chunks_exact_mut(BLOCK_BYTES)) {
+            let versions = self.pending.get(&block).map_or(&[][..], |versions| &versions[..]);
+            let completed = &versions[..completed_by(versions, u64::MAX)];
             match self.durable.get(&block) {
+                _ if completed.last().is_some_and(|newest| newest.sectors == ALL_SECTORS) => {}
                 Some(contents) => into.copy_from_slice(&contents[..]),
                 None => into.fill(0),
             }
-            let sectors = block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS;
-            for (sector, versions) in self.pending.range(sectors) {
-                // V2
-                let visible = versions.iter().rev().find(|version| version.completed.is_some());
-                if let Some(visible) = visible {
-                    let at = (sector % BLOCK_SECTORS) as usize * SECTOR_BYTES;
-                    into[at..at + SECTOR_BYTES].copy_from_slice(&visible.bytes[..]);
-                }
+            // V2
+            for (version, sectors) in newest_of_each_sector(completed) {
+                copy_sectors(sectors, &version.bytes, into);
             }
         }
     }
 
-    /// Puts a write in flight: from now on a power cut may leave any of its sectors.
-    pub(super) fn begin_write(&mut self, write: WriteId, first_block: u64, from: &[u8]) {
-        let first_sector = first_block * BLOCK_SECTORS;
-        let sectors = first_sector..first_sector + (from.len() / SECTOR_BYTES) as u64;
-        self.in_flight.insert(write, sectors.clone());
-        for (sector, bytes) in sectors.zip(from.chunks_exact(SECTOR_BYTES)) {
-            let mut copy = Box::new([0; SECTOR_BYTES]);
-            copy.copy_from_slice(bytes);
-            let versions = self.pending.entry(sector).or_default();
-            versions.push(Version { write, completed: None, bytes: copy });
+    /// Puts a write of so many blocks in flight: from now on a power cut may leave any of its sectors. `None` are zeroes.
+    pub(super) fn begin_write(
+        &mut self,
+        write: WriteId,
+        first_block: u64,
+        blocks: u64,
+        from: Option<&[u8]>,
+    ) {
+        self.in_flight.insert(write, first_block..first_block + blocks);
+        let (from, _) = from.unwrap_or_default().as_chunks();
+        for (at, block) in (first_block..first_block + blocks).enumerate() {
+            let bytes = from.get(at).map_or_else(|| ZEROES.clone(), |bytes| Arc::new(*bytes));
+            let versions = self.pending.entry(block).or_default();
+            versions.push(Version { write, completed: None, sectors: ALL_SECTORS, bytes });
             if versions.len() > MOST_VERSIONS
                 && let Some(old) = oldest_to_forget(versions, &self.flushes)
             {
@@ -118,24 +130,27 @@ impl Contents {
 
     /// The sectors of a write that was not answered.
     pub(super) fn in_flight(&self, write: WriteId) -> Range<u64> {
-        self.in_flight.get(&write).cloned().unwrap_or_default()
+        let Range { start, end } = self.in_flight.get(&write).cloned().unwrap_or_default();
+        start * BLOCK_SECTORS..end * BLOCK_SECTORS
     }
 
     /// Completes the sectors of a write for which `landed` says so, and forgets the others: those
     /// of a failed write that stay old.
     pub(super) fn end_write(&mut self, write: WriteId, mut landed: impl FnMut(u64) -> bool) {
         self.events += 1;
-        for sector in self.in_flight.remove(&write).unwrap_or_default() {
-            let versions = self.pending.get_mut(&sector).expect("a write in flight is pending");
+        for block in self.in_flight.remove(&write).unwrap_or_default() {
+            let versions = self.pending.get_mut(&block).expect("a write in flight is pending");
             let at = versions.iter().position(|version| version.write == write);
             let mut version = versions.remove(at.expect("a write in flight is pending"));
-            if landed(sector) {
+            version.sectors = (0..BLOCK_SECTORS)
+                .filter(|sector| landed(block * BLOCK_SECTORS + sector))
+                .fold(0, |sectors, sector| sectors | 1 << sector);
+            if version.sectors != 0 {
                 version.completed = Some(self.events);
                 // V1
-                let completed = versions.iter().filter(|other| other.completed.is_some()).count();
-                versions.insert(completed, version);
+                versions.insert(completed_by(versions, u64::MAX), version);
             } else if versions.is_empty() {
-                self.pending.remove(&sector);
+                self.pending.remove(&block);
             }
         }
     }
@@ -153,8 +168,7 @@ impl Contents {
 
     /// Whether such a flush would make anything durable.
     pub(super) fn is_pending_before(&self, watermark: u64) -> bool {
-        let mut versions = self.pending.values().flatten();
-        versions.any(|version| version.completed.is_some_and(|at| at <= watermark))
+        self.pending.values().any(|versions| completed_by(versions, watermark) > 0)
     }
 
     /// Completes a flush (V3).
@@ -172,22 +186,32 @@ impl Contents {
 
     fn make_durable(&mut self, watermark: u64) {
         let mut pending = core::mem::take(&mut self.pending);
-        pending.retain(|&sector, versions| {
-            if let Some(last) = newest_covered(versions, watermark) {
-                self.set_durable(sector, &versions[last].bytes);
-                versions.drain(..=last);
+        pending.retain(|&block, versions| {
+            let covered = completed_by(versions, watermark);
+            for (version, sectors) in newest_of_each_sector(&versions[..covered]) {
+                if sectors == ALL_SECTORS {
+                    self.keep_before(block);
+                    self.durable.insert(block, version.bytes.clone());
+                } else {
+                    copy_sectors(sectors, &version.bytes, self.durable_block(block));
+                }
             }
+            versions.drain(..covered);
             !versions.is_empty()
         });
         self.pending = pending;
     }
 
-    fn durable_block(&mut self, block: u64) -> &mut Block {
+    /// Has the durable contents of a block to go back to, before they change.
+    fn keep_before(&mut self, block: u64) {
         if let Some(before) = &mut self.before {
             before.entry(block).or_insert_with(|| self.durable.get(&block).cloned());
         }
-        let contents = self.durable.entry(block).or_insert_with(|| Arc::new([0; BLOCK_BYTES]));
-        Arc::make_mut(contents)
+    }
+
+    fn durable_block(&mut self, block: u64) -> &mut Block {
+        self.keep_before(block);
+        Arc::make_mut(self.durable.entry(block).or_insert_with(|| ZEROES.clone()))
     }
 
     /// Makes a sector durable as it stands.
@@ -210,15 +234,25 @@ impl Contents {
     pub(super) fn flip_bit(&mut self, block: u64, bit: usize) {
         let (byte, mask) = (bit / 8, 1 << (bit % 8));
         self.durable_block(block)[byte] ^= mask;
-        let sector = block * BLOCK_SECTORS + (byte / SECTOR_BYTES) as u64;
-        for version in self.pending.get_mut(&sector).into_iter().flatten() {
-            version.bytes[byte % SECTOR_BYTES] ^= mask;
+        for version in self.pending.get_mut(&block).into_iter().flatten() {
+            Arc::make_mut(&mut version.bytes)[byte] ^= mask;
         }
     }
 
-    /// The sectors with versions, in order.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = (u64, &[Version])> {
-        self.pending.iter().map(|(&sector, versions)| (sector, &versions[..]))
+    /// The sectors with versions, in order: each version's write, and what it leaves.
+    pub(crate) fn pending(
+        &self,
+    ) -> impl Iterator<Item = (u64, impl Iterator<Item = (WriteId, &Sector)>)> {
+        self.pending.iter().flat_map(|(block, versions)| {
+            (0..BLOCK_SECTORS).map(move |sector| {
+                let of_sector = versions.iter().filter(move |it| it.sectors & 1 << sector != 0);
+                let contents = of_sector.map(move |version| {
+                    let (sectors, _) = version.bytes.as_chunks();
+                    (version.write, &sectors[sector as usize])
+                });
+                (block * BLOCK_SECTORS + sector, contents)
+            })
+        })
     }
 
     /// Whether a version was forgotten that a power cut might have left.
@@ -227,15 +261,45 @@ impl Contents {
     }
 }
 
-/// The newest version that a flush with this watermark covers.
-fn newest_covered(versions: &[Version], watermark: u64) -> Option<usize> {
-    versions.iter().rposition(|version| version.completed.is_some_and(|at| at <= watermark))
+/// How many versions of a block a flush with this watermark covers: the first ones (V1).
+fn completed_by(versions: &[Version], watermark: u64) -> usize {
+    versions.partition_point(|version| version.completed.is_some_and(|at| at <= watermark))
 }
 
-/// The oldest completed version that no flush in flight makes durable (V4).
+/// Of some versions, those that have a sector last, with these sectors; newest first.
+fn newest_of_each_sector(versions: &[Version]) -> impl Iterator<Item = (&Version, u8)> {
+    let mut each = versions.iter().rev();
+    let mut found = 0;
+    std::iter::from_fn(move || {
+        while found != ALL_SECTORS {
+            let version = each.next()?;
+            let new = version.sectors & !found;
+            found |= new;
+            if new != 0 {
+                return Some((version, new));
+            }
+        }
+        None
+    })
+}
+
+fn copy_sectors(sectors: u8, from: &Block, into: &mut [u8]) {
+    for sector in (0..BLOCK_SECTORS as usize).filter(|sector| sectors & 1 << sector != 0) {
+        let bytes = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+        into[bytes.clone()].copy_from_slice(&from[bytes]);
+    }
+}
+
+/// The oldest completed version that no read (V2) and no flush in flight (V4) will want.
 fn oldest_to_forget(versions: &[Version], flushes: &[u64]) -> Option<usize> {
-    let is_awaited = |at| flushes.iter().any(|&flush| newest_covered(versions, flush) == Some(at));
-    (0..versions.len()).find(|&at| versions[at].completed.is_some() && !is_awaited(at))
+    let is_wanted = |at: usize, watermark| {
+        let covered = completed_by(versions, watermark);
+        let newer = versions[..covered].iter().skip(at + 1).fold(0, |all, it| all | it.sectors);
+        at < covered && versions[at].sectors & !newer != 0
+    };
+    let watermarks = || flushes.iter().copied().chain([u64::MAX]);
+    let completed = 0..completed_by(versions, u64::MAX);
+    completed.into_iter().find(|&at| !watermarks().any(|watermark| is_wanted(at, watermark)))
 }
 
 #[cfg(test)]
@@ -244,8 +308,13 @@ mod tests {
 
     fn write(contents: &mut Contents, number: u32) {
         let byte = number.to_le_bytes()[0];
-        contents.begin_write(WriteId(number), 0, &[byte; BLOCK_BYTES]);
+        contents.begin_write(WriteId(number), 0, 1, Some(&[byte; BLOCK_BYTES]));
         contents.end_write(WriteId(number), |_| true);
+    }
+
+    /// What the oldest version of the first sector has.
+    fn oldest(contents: &Contents) -> u8 {
+        contents.pending().next().unwrap().1.next().unwrap().1[0]
     }
 
     #[test]
@@ -257,7 +326,7 @@ mod tests {
         let second = contents.begin_flush();
         (6..=400).for_each(|number| write(&mut contents, number));
         assert!(contents.forgot_versions());
-        let versions = |contents: &Contents| contents.pending().next().unwrap().1.len();
+        let versions = |contents: &Contents| contents.pending().next().unwrap().1.count();
         assert_eq!(versions(&contents), MOST_VERSIONS);
         contents.end_flush(first);
         assert_eq!(contents.durable_sector(0), [3; SECTOR_BYTES]);
@@ -265,7 +334,7 @@ mod tests {
         assert_eq!(contents.durable_sector(0), [5; SECTOR_BYTES]);
         // Nobody waits for anything now.
         (401..=800).for_each(|number| write(&mut contents, number));
-        assert_eq!(contents.pending().next().unwrap().1[0].bytes[0], 33); // 545
+        assert_eq!(oldest(&contents), 33); // 545
     }
 
     #[test]
@@ -275,7 +344,34 @@ mod tests {
         let flush = contents.begin_flush();
         contents.fail_flush(flush);
         (2..=300).for_each(|number| write(&mut contents, number));
-        assert_eq!(contents.pending().next().unwrap().1[0].bytes[0], 45);
+        assert_eq!(oldest(&contents), 45);
         assert_eq!(contents.durable_sector(0), [0; SECTOR_BYTES]);
+    }
+
+    #[test]
+    fn writes_that_fail_leave_what_each_sector_had_however_many_there_are() {
+        let mut contents = Contents::default();
+        write(&mut contents, 1);
+        for number in 2..=400 {
+            let byte = number as u8;
+            contents.begin_write(WriteId(number), 0, 1, Some(&[byte; BLOCK_BYTES]));
+            contents.end_write(WriteId(number), |sector| sector % 2 == 1);
+        }
+        let mut block = [0; BLOCK_BYTES];
+        let newest = [[1; SECTOR_BYTES], [144; SECTOR_BYTES]].concat().repeat(4); // 400
+        contents.read(0, &mut block);
+        assert!(block[..] == newest[..]);
+        contents.settle();
+        contents.read(0, &mut block);
+        assert!(block[..] == newest[..] && contents.pending().next().is_none());
+    }
+
+    #[test]
+    fn a_write_of_which_nothing_lands_leaves_no_version() {
+        let mut contents = Contents::default();
+        contents.begin_write(WriteId(0), 3, 2, None);
+        assert_eq!(contents.pending().count() as u64, 2 * BLOCK_SECTORS);
+        contents.end_write(WriteId(0), |_| false);
+        assert_eq!(contents.pending().count(), 0);
     }
 }

@@ -397,6 +397,7 @@ const MEDIUM_FAILED: &str = "the modelled medium failed";
 enum Payload<'a> {
     Read(&'a mut [u8]),
     Write(&'a [u8]),
+    Discard,
     None,
 }
 
@@ -447,11 +448,12 @@ impl State {
         };
         let effect = match payload {
             Payload::Read(_) => Effect::Read,
-            Payload::Write(from) => {
+            Payload::Write(_) | Payload::Discard => {
+                let from = if let Payload::Write(from) = *payload { Some(from) } else { None };
                 let number = self.writes;
                 self.writes = number.wrapping_add(1);
-                self.contents.begin_write(WriteId(number), first_block, from);
-                shared.record(|trace| trace.block_write(number, first_block, from));
+                self.contents.begin_write(WriteId(number), first_block, blocks, from);
+                shared.record(|trace| trace.block_write(number, first_block, blocks, from));
                 Effect::Write(WriteId(number))
             }
             Payload::None => {
@@ -485,20 +487,22 @@ impl State {
                 let faults = &mut self.faults;
                 // Rule D5: of a write that fails, each sector is old or new. A block beyond repair
                 // is not written.
-                let mut lands = |sector: u64| match struck {
-                    None => true,
-                    Some(Strike { block, dead: true }) if sector / BLOCK_SECTORS == block => false,
-                    Some(_) => faults.lands(),
+                let mut lands = |strike: Strike, sector| match strike {
+                    Strike { block, dead: true } if sector / BLOCK_SECTORS == block => false,
+                    _ => faults.lands(),
                 };
-                let landed: Vec<u8> = run.clone().map(|sector| lands(sector).into()).collect();
-                self.contents.end_write(write, |at| landed[(at - run.start) as usize] == 1);
-                if struck.is_none() {
+                let landed = struck.map(|strike| {
+                    run.clone().map(|sector| lands(strike, sector).into()).collect::<Vec<u8>>()
+                });
+                self.contents.end_write(write, |sector| {
+                    landed.as_ref().is_none_or(|landed| landed[(sector - run.start) as usize] == 1)
+                });
+                if landed.is_none() {
                     run.for_each(|sector| _ = self.watched.remove(&sector));
                 }
                 shared.record(|trace| {
-                    let all = struck.is_none();
-                    let bits = Source::Bytes(&landed);
-                    let landed = if all { BlockEvent::ALL } else { trace.keep(bits) };
+                    let keep = |landed: Vec<u8>| trace.keep(Source::Bytes(&landed));
+                    let landed = landed.map_or(BlockEvent::ALL, keep);
                     BlockEvent::Written { number: write.0, landed }
                 });
                 if operation == BlockOperation::Write {
@@ -554,8 +558,7 @@ impl BlockDevice for ModelledSsd {
     fn discard(&self, first_block: u64, blocks: u64) -> Result<(), BlockError> {
         BlockError::check_blocks(self.capacity_blocks(), first_block, blocks)?;
         self.shared.counters.count(BlockOperation::Discard, 0);
-        let zeroes = vec![0; blocks as usize * BLOCK_BYTES];
-        self.wait_for(BlockOperation::Discard, first_block, blocks, &mut Payload::Write(&zeroes))
+        self.wait_for(BlockOperation::Discard, first_block, blocks, &mut Payload::Discard)
     }
 
     fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use lapis_pmem::BLOCK_BYTES;
-
 use super::ModelledSsd;
 use super::contents::{Contents, WriteId};
 use crate::crash_states::images::CrashStates;
@@ -65,15 +63,8 @@ impl ReplayedDevices {
         match what {
             BlockEvent::Write { write } => {
                 let write = &trace.block_writes[write as usize];
-                let zeroes;
-                let from = match trace.block_contents(write) {
-                    Some(bytes) => bytes,
-                    None => {
-                        zeroes = vec![0; write.blocks as usize * BLOCK_BYTES];
-                        &zeroes
-                    }
-                };
-                contents.begin_write(WriteId(write.number), write.first_block, from);
+                let (first, from) = (write.first_block, trace.block_contents(write));
+                contents.begin_write(WriteId(write.number), first, write.blocks, from);
             }
             BlockEvent::Written { number, landed } => {
                 let Range { start, end } = contents.in_flight(WriteId(number));

@@ -75,11 +75,16 @@ impl Trace {
         self.events.push(Event::Block { worker, device, what });
     }
 
-    /// Keeps a write that is submitted; `from` is what is written.
-    pub(crate) fn block_write(&mut self, number: u32, first_block: u64, from: &[u8]) -> BlockEvent {
-        let zero = from.iter().all(|&byte| byte == 0);
-        let payload = if zero { Self::ZEROES } else { self.keep(Source::Bytes(from)) };
-        let blocks = (from.len() / BLOCK_BYTES) as u64;
+    /// Keeps a write of so many blocks that is submitted; `from` is what is written, if it is not zeroes.
+    pub(crate) fn block_write(
+        &mut self,
+        number: u32,
+        first_block: u64,
+        blocks: u64,
+        from: Option<&[u8]>,
+    ) -> BlockEvent {
+        let from = from.filter(|from| from.iter().any(|&byte| byte != 0));
+        let payload = from.map_or(Self::ZEROES, |from| self.keep(Source::Bytes(from)));
         let write = self.block_writes.len() as u32;
         self.block_writes.push(BlockWrite { number, first_block, blocks, payload });
         BlockEvent::Write { write }
