@@ -73,6 +73,7 @@ pub fn explore_structure_concurrently(
             explorer.explore(&three_tier)?;
             explorer.explore(&ConcurrentStore::in_pool("store:spitfire", SPITFIRE))?;
             explorer.explore(&ConcurrentStore::nvm_direct("store:nvm-direct"))?;
+            explorer.explore(&ConcurrentStore::in_parts())?;
             for history in ConcurrentStore::histories() {
                 explorer.explore_planned(&history)?;
             }

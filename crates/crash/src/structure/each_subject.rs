@@ -57,6 +57,7 @@ pub(super) fn all_subjects(structure: Structure, options: &ExploreOptions) -> Su
             Box::new(StoreSubject::nvm_direct("store:nvm-direct")),
             Box::new(StoreSubject::on_ssd("store:full-disk").on_full_disk()),
             Box::new(StoreSubject::in_pool("store:bulk", Placement::ThreeTier).in_bulk()),
+            Box::new(StoreSubject::on_ssd("store:taken-back").that_takes_back()),
         ],
         Structure::FpLeaves => vec![Box::new(FpLeavesSubject)],
         Structure::Allocator => vec![

@@ -111,7 +111,7 @@ impl CrashError {
     /// `name` is not one of those that there are.
     pub(crate) fn no_subject(structure: Structure, name: &str, known: Vec<&'static str>) -> Self {
         let name = name.to_owned();
-        if is_history(&name) {
+        if is_of_several(&name) {
             return Self::SeveralWorkersOnly { name };
         }
         Self::UnknownSubject { structure: structure.name(), name, known }
@@ -204,6 +204,11 @@ impl Structure {
         }
     }
 
+    /// The names of its runs that are made of several workers only, beside those of one worker that several make too.
+    pub fn runs_of_several(self) -> &'static [&'static str] {
+        if self == Self::Store { &[ConcurrentStore::IN_PARTS] } else { &[] }
+    }
+
     /// None and all of the amplification study's optimisations, if it can be built without them.
     fn sets_of_optimisations(self) -> Vec<Optimisations> {
         match self {
@@ -238,6 +243,11 @@ pub(crate) fn is_history(name: &str) -> bool {
     Structure::all().any(|structure| structure.histories().contains(&name))
 }
 
+/// Whether what is called so takes several workers.
+fn is_of_several(name: &str) -> bool {
+    is_history(name) || Structure::all().any(|it| it.runs_of_several().contains(&name))
+}
+
 impl fmt::Display for Structure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -248,14 +258,14 @@ impl FromStr for Structure {
     type Err = CrashError;
 
     /// What is behind a colon, as in replay commands, must be something that the structure has: the
-    /// kind of an index's keys, a placement of a log's entries, a history made for one error.
+    /// kind of an index's keys, a placement of a log's entries, a history made for one error, a run of several workers.
     fn from_str(name: &str) -> Result<Self, CrashError> {
         let base = name.split_once(':').map_or(name, |(base, _)| base);
         let structure = Self::all()
             .find(|structure| structure.name() == base)
             .ok_or_else(|| CrashError::UnknownStructure { name: name.to_owned() })?;
         let known = [structure.subjects(), structure.long_runs()].concat();
-        if base == name || known.contains(&name) || is_history(name) {
+        if base == name || known.contains(&name) || is_of_several(name) {
             return Ok(structure);
         }
         Err(CrashError::no_subject(structure, name, known))
@@ -270,7 +280,8 @@ mod tests {
     fn every_name_that_a_structure_has_is_one_of_that_structure() {
         for structure in Structure::all() {
             assert_eq!(structure.name().parse(), Ok(structure));
-            for subject in structure.subjects().into_iter().chain(structure.histories()) {
+            let of_several = structure.runs_of_several().to_vec();
+            for subject in [structure.subjects(), structure.histories(), of_several].concat() {
                 assert_eq!(subject.parse(), Ok(structure), "{subject}");
             }
         }

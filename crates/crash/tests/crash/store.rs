@@ -17,6 +17,7 @@ use lapis_pmem::Mutant;
 
 const SSD: &str = "store:ssd";
 const FULL_DISK: &str = "store:full-disk";
+const TAKEN_BACK: &str = "store:taken-back";
 
 fn alone(only: &str, ops: usize, seed: u64, mutant: Option<Mutant>) -> usize {
     some_of(only, ops, seed, mutant, 0)
@@ -135,6 +136,11 @@ fn a_value_in_pieces_that_is_there_before_the_last_of_them_is_found() {
 }
 
 #[test]
+fn what_is_taken_back_and_a_store_that_is_restored_survive_power_cuts() {
+    assert_eq!(some_of(TAKEN_BACK, 30, 18, None, 800), 0);
+}
+
+#[test]
 fn every_event_happens_in_a_run_of_400_operations() {
     for run in Structure::Store.subjects() {
         let options = ExploreOptions { ops: 400, spread_images: 20, ..ExploreOptions::default() };
@@ -150,6 +156,11 @@ fn transactions_of_several_workers_over_persistent_memory_are_durably_linearizab
     assert_eq!(together("store:three-tier", 2), 0);
     assert_eq!(together("store:spitfire", 2), 0);
     assert_eq!(together("store:nvm-direct", 2), 0);
+}
+
+#[test]
+fn transactions_in_parts_of_several_workers_are_durably_linearizable() {
+    assert_eq!(together("store:in-parts", 1), 0);
 }
 
 #[test]

@@ -21,12 +21,17 @@ use crate::subjects::store::{EXPIRED, KINDS, Site, Tiers};
 
 const TABLES: [&str; 2] = ["left", "right"];
 const KEYS: u8 = 4;
+/// Entries of the first table, behind its keys, that a transaction in parts writes besides: more than a record of the log
+/// holds, so that what it writes to the two tables is in different parts.
+const BETWEEN_TABLES: u8 = 30;
 
 /// A store that several workers use.
 #[derive(Debug)]
 pub struct ConcurrentStore {
     name: &'static str,
     tiers: Tiers,
+    /// Half of the transactions are in parts.
+    in_parts: bool,
     /// This one history, whatever the seed.
     planned: Option<Plan<StoreAction>>,
 }
@@ -48,7 +53,15 @@ impl ConcurrentStore {
     }
 
     fn new(name: &'static str, tiers: Tiers) -> Self {
-        Self { name, tiers, planned: None }
+        Self { name, tiers, in_parts: false, planned: None }
+    }
+
+    /// The name of those with transactions in parts.
+    pub(crate) const IN_PARTS: &str = "store:in-parts";
+
+    /// With transactions of more than a record of the log holds, and pages and log on SSDs.
+    pub fn in_parts() -> Self {
+        Self { in_parts: true, ..Self::on_ssd(Self::IN_PARTS) }
     }
 
     /// The histories that are made for one error each, with pages and log on SSDs.
@@ -81,6 +94,8 @@ pub enum StoreAction {
     Get(Place),
     /// Changes keys in one transaction; none removes.
     Commit(Vec<(Place, Option<Value>)>),
+    /// The same in parts, for what it writes besides, which nobody looks at.
+    CommitInParts(Vec<(Place, Option<Value>)>),
     /// In one transaction, exchanges what two keys have, and tells it.
     Exchange(Place, Place),
     /// In one transaction, gives a key a value if the other table is as empty as it looks, and tells what is there.
@@ -129,7 +144,7 @@ impl Specification for ConcurrentStore {
                 }
                 other
             }
-            StoreAction::Commit(writes) => {
+            StoreAction::Commit(writes) | StoreAction::CommitInParts(writes) => {
                 writes.iter().for_each(|(place, value)| set(&mut after, *place, *value));
                 Vec::new()
             }
@@ -140,6 +155,11 @@ impl Specification for ConcurrentStore {
 
 fn key(number: u8) -> Vec<u8> {
     format!("key number {number}").into_bytes()
+}
+
+/// Behind all keys.
+fn between(number: u8) -> Vec<u8> {
+    format!("of no interest {number}").into_bytes()
 }
 
 fn value_of(bytes: &[u8]) -> Result<Value, String> {
@@ -172,6 +192,15 @@ fn writes(random: &mut SmallRng, number: u8) -> Vec<(Place, Option<Value>)> {
             (place(random), keeps.then(|| value(random, number)))
         })
         .collect()
+}
+
+/// Writes to both tables.
+fn writes_to_both(random: &mut SmallRng, number: u8) -> Vec<(Place, Option<Value>)> {
+    let mut writes = writes(random, number);
+    let both = (0..TABLES.len()).map(|table| (table, random.random_range(0..KEYS)));
+    let both: Vec<_> = both.collect();
+    writes.extend(both.into_iter().map(|place| (place, Some(value(random, number)))));
+    writes
 }
 
 /// A value as it was read. One that is torn is what nobody wrote.
@@ -213,6 +242,9 @@ impl ConcurrentSubject for ConcurrentStore {
         let mut number = 100;
         Plan::sharing(before, workers, operations, |_| {
             number += 1;
+            if self.in_parts && random.random() {
+                return StoreAction::CommitInParts(writes_to_both(&mut random, number));
+            }
             match random.random_range(0..10) {
                 0 | 1 => StoreAction::Get(place(&mut random)),
                 2 => StoreAction::ReadAll,
@@ -291,8 +323,12 @@ impl ConcurrentSubject for ConcurrentStore {
                 };
                 engine.retry(body, now).map_err(text)
             }
-            StoreAction::Commit(writes) => {
+            StoreAction::Commit(writes) | StoreAction::CommitInParts(writes) => {
+                let is_in_parts = matches!(action, StoreAction::CommitInParts(_));
                 let body = |transaction: &mut Transaction<Modelled>| {
+                    for number in 0..if is_in_parts { BETWEEN_TABLES } else { 0 } {
+                        transaction.put(&tables[0], &between(number), &[number; 700])?;
+                    }
                     let mut each = writes.iter();
                     each.try_for_each(|(place, value)| write(transaction, &tables, *place, *value))
                 };

@@ -8,7 +8,7 @@ use lapis_blocks::block_log::Durability;
 use lapis_device::Modelled;
 use lapis_engine::{
     BackupError, Engine, EngineError, IndexKind, KeyRange, LeafLayout, Snapshot, Table, TimeToLive,
-    verify_backup,
+    Transaction, verify_backup,
 };
 use lapis_pmem::{AuditReport, Pool};
 
@@ -17,6 +17,7 @@ use super::operation::{
     StoreOperation, StoreState, TABLES, Write, extra_table, key, loaded, loaded_table,
 };
 use super::site::{Site, Tiers};
+use super::taken_back::{TakenBack, fill};
 use crate::subject::{Live, text};
 
 /// The same of further tables, of which one has no order.
@@ -42,17 +43,33 @@ pub struct LiveStore {
     pub(super) expired: u64,
     /// Values that were written piece by piece.
     pub(super) streamed: u64,
+    /// What a course counts in which much is taken back.
+    pub(super) taken_back: TakenBack,
 }
 
 impl LiveStore {
-    fn engine(&self) -> Result<&Engine<Modelled>, String> {
+    pub(super) fn engine(&self) -> Result<&Engine<Modelled>, String> {
         self.engine.as_ref().ok_or_else(|| "the engine could not be opened again".to_owned())
     }
 
-    fn transact(&self, writes: &[Write], commit: Option<Durability>) -> Result<(), EngineError> {
+    pub(super) fn transact(
+        &self,
+        writes: &[Write],
+        commit: Option<Durability>,
+    ) -> Result<(), EngineError> {
         let Some(engine) = &self.engine else { return Ok(()) };
-        let tables = TABLES.map(|name| engine.table(name));
         let mut transaction = engine.begin()?;
+        self.write(engine, &mut transaction, writes)?;
+        commit.map_or(Ok(()), |durability| transaction.commit(durability).map(|_| ()))
+    }
+
+    pub(super) fn write(
+        &self,
+        engine: &Engine<Modelled>,
+        transaction: &mut Transaction<Modelled>,
+        writes: &[Write],
+    ) -> Result<(), EngineError> {
+        let tables = TABLES.map(|name| engine.table(name));
         for (table, number, made_of) in writes {
             let Ok(table) = &tables[*table] else { continue };
             match *made_of {
@@ -66,7 +83,18 @@ impl LiveStore {
                 None => _ = transaction.remove(table, &key(*number))?,
             }
         }
-        commit.map_or(Ok(()), |durability| transaction.commit(durability).map(|_| ()))
+        Ok(())
+    }
+
+    /// A further table, which is made if there is none.
+    pub(super) fn extra_table(
+        &self,
+        engine: &Engine<Modelled>,
+        number: u8,
+    ) -> Result<Arc<Table<Modelled>>, EngineError> {
+        let name = extra_table(number);
+        let kind = EXTRA_KINDS[usize::from(number)];
+        engine.table(&name).or_else(|_| self.tiers.create_table(engine, &name, kind))
     }
 
     /// Writes a value piece by piece, and gives up another half-way.
@@ -90,10 +118,7 @@ impl LiveStore {
             StoreOperation::Commit(writes) => self.transact(writes, Some(Durability::Immediate)),
             StoreOperation::Abort(writes) => self.transact(writes, None),
             StoreOperation::CreateTable(number) => {
-                let name = extra_table(*number);
-                let kind = EXTRA_KINDS[usize::from(*number)];
-                let made = || self.tiers.create_table(&engine, &name, kind);
-                let table = engine.table(&name).or_else(|_| made())?;
+                let table = self.extra_table(&engine, *number)?;
                 if engine.get(&table, b"first")?.is_none() {
                     engine.put(&table, b"first", &[1], Durability::Immediate)?;
                 }
@@ -131,16 +156,43 @@ impl LiveStore {
                 Ok(())
             }
             StoreOperation::BackUp(write) => {
-                self.transact(std::slice::from_ref(write), Some(Durability::Eventual))?;
-                let mut stream = Vec::new();
-                let backup = engine.backup(&mut stream);
-                let whole = backup.and_then(|_| verify_backup(&stream[..]));
-                whole.map(|_| ()).map_err(|error| match error {
-                    BackupError::Engine(error) => error,
-                    error => EngineError::Damaged { what: error.to_string() },
-                })
+                let backup = self.back_up(&engine, write)?;
+                verify_backup(&backup[..]).map(|_| ()).map_err(of_backup)
             }
+            StoreOperation::RollBack(what) => self.roll_back(&engine, what),
+            StoreOperation::CommitBesideReader(writes) => {
+                self.commit_beside_reader(&engine, writes)
+            }
+            StoreOperation::DropBeside(number, writes) => {
+                self.drop_beside(&engine, *number, writes)
+            }
+            StoreOperation::Fill(number, loaded_into) => {
+                let table = self.extra_table(&engine, *number)?;
+                fill(&engine, &table, &loaded(*loaded_into))
+            }
+            StoreOperation::Settle => self.settle(&engine),
+            StoreOperation::Restore(write) => self.restore(&engine, write),
         }
+    }
+
+    /// A transaction that need not be durable, and a backup, which makes it so.
+    pub(super) fn back_up(
+        &self,
+        engine: &Engine<Modelled>,
+        write: &Write,
+    ) -> Result<Vec<u8>, EngineError> {
+        self.transact(std::slice::from_ref(write), Some(Durability::Eventual))?;
+        let mut backup = Vec::new();
+        engine.backup(&mut backup).map_err(of_backup)?;
+        Ok(backup)
+    }
+}
+
+/// What the engine refused; or what is wrong with a backup.
+pub(super) fn of_backup(error: BackupError) -> EngineError {
+    match error {
+        BackupError::Engine(error) => error,
+        error => EngineError::Damaged { what: error.to_string() },
     }
 }
 
@@ -166,15 +218,23 @@ fn is_same_in_pieces(
 }
 
 /// What is in all tables of an engine.
-fn contents(engine: &Engine<Modelled>) -> Result<StoreState, String> {
-    let (mut state, snapshot) = (StoreState::new(), engine.snapshot().map_err(text)?);
-    for table in engine.tables() {
+pub(super) fn contents(engine: &Engine<Modelled>) -> Result<StoreState, String> {
+    contents_of(&engine.tables(), &engine.snapshot().map_err(text)?)
+}
+
+/// What is in tables, in the state that a snapshot has of them.
+pub(super) fn contents_of(
+    tables: &[Arc<Table<Modelled>>],
+    snapshot: &Snapshot<Modelled>,
+) -> Result<StoreState, String> {
+    let mut state = StoreState::new();
+    for table in tables {
         let mut contents = BTreeMap::new();
         let entries: Result<Vec<_>, _> = match table.is_ordered() {
-            true => snapshot.scan(&table, KeyRange::all()).map_err(text)?.collect(),
+            true => snapshot.scan(table, KeyRange::all()).map_err(text)?.collect(),
             // Only a further table has no order.
             false => {
-                let first = snapshot.get(&table, b"first").map_err(text)?;
+                let first = snapshot.get(table, b"first").map_err(text)?;
                 Ok(first.map(|value| (b"first".to_vec(), value)).into_iter().collect())
             }
         };
@@ -183,7 +243,7 @@ fn contents(engine: &Engine<Modelled>) -> Result<StoreState, String> {
             let in_pieces = bytes.len() > PIECE_BYTES;
             // All of them, so that it is done many at a time.
             let differs = bytes.iter().fold(0, |differs, byte| differs | byte ^ number) != 0;
-            if differs || in_pieces && !is_same_in_pieces(&snapshot, &table, &key, &bytes)? {
+            if differs || in_pieces && !is_same_in_pieces(snapshot, table, &key, &bytes)? {
                 return Err(format!("a torn value for {}", key.escape_ascii()));
             }
             contents.insert(key, (bytes.len(), number));
@@ -204,10 +264,13 @@ impl Live<StoreOperation, StoreState> for LiveStore {
             outcome => outcome.map(|()| false).map_err(text)?,
         };
         self.refused += u64::from(self.was_refused);
-        if matches!(operation, StoreOperation::Reopen) {
+        if matches!(operation, StoreOperation::Reopen | StoreOperation::Settle) {
             self.before = self.events();
             self.engine = None;
             self.engine = self.site.open()?;
+        }
+        if matches!(operation, StoreOperation::Settle) {
+            self.check_is_settled()?;
         }
         Ok(())
     }
@@ -290,6 +353,9 @@ impl Live<StoreOperation, StoreState> for LiveStore {
         if self.course == Course::Bulk {
             events.push(("expired entries that are taken away", self.expired));
             events.push(("values that are written in pieces", self.streamed));
+        }
+        if self.course == Course::TakenBack {
+            events.extend(self.taken_back.events());
         }
         // The log's positions go on when it is opened again.
         events.push(("rounds of the log", rounds));

@@ -3,6 +3,7 @@
 mod live;
 mod operation;
 mod site;
+mod taken_back;
 
 use std::collections::BTreeMap;
 
@@ -13,10 +14,10 @@ use rand::{RngExt, SeedableRng};
 
 pub(crate) use live::EXPIRED;
 pub use live::LiveStore;
-pub use operation::{StoreOperation, StoreState};
+pub use operation::{RollBack, StoreOperation, StoreState};
 use operation::{
-    TABLES, Write, canonical, extra_table, filling, key, loaded, loaded_table, stream, write,
-    writes,
+    TABLES, Write, canonical, extra_table, filling, key, loaded, loaded_table, restored, roll_back,
+    stream, taken_back, write, writes,
 };
 pub use site::{SPITFIRE, TUNED_SPITFIRE};
 pub(crate) use site::{Site, Tiers};
@@ -48,6 +49,9 @@ enum Course {
     FullDisk,
     /// Loads, backups, compaction and values in pieces come between, and some removals are entries that expire.
     Bulk,
+    /// The store is restored from a backup. Much of what is done is taken back: writes by savepoints, tables with their long
+    /// values; and nothing of it may be left.
+    TakenBack,
 }
 
 impl StoreSubject {
@@ -76,12 +80,29 @@ impl StoreSubject {
         Self { course: Course::Bulk, ..self }
     }
 
+    /// The same, restored from a backup, and much of what is done to it is taken back.
+    pub fn that_takes_back(self) -> Self {
+        Self { course: Course::TakenBack, ..self }
+    }
+
     /// An open store, as nothing has happened to it.
     fn live(&self, engine: Engine<Modelled>, site: Site) -> LiveStore {
         let Self { tiers, course, .. } = *self;
         let (engine, before) = (Some(engine), Vec::new());
         let (refused, was_refused, expired, streamed) = (0, false, 0, 0);
-        LiveStore { engine, site, tiers, course, before, refused, was_refused, expired, streamed }
+        let taken_back = Default::default();
+        LiveStore {
+            engine,
+            site,
+            tiers,
+            course,
+            before,
+            refused,
+            was_refused,
+            expired,
+            streamed,
+            taken_back,
+        }
     }
 }
 
@@ -109,6 +130,10 @@ impl Subject for StoreSubject {
 
     fn operations(&self, count: usize, seed: u64) -> Vec<StoreOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
+        if self.course == Course::TakenBack {
+            let all = std::iter::repeat_with(|| taken_back(&mut random));
+            return all.flatten().take(count).collect();
+        }
         (0..count)
             .map(|at| match random.random_range(0..40) {
                 0 => StoreOperation::CreateTable(random.random_range(0..3)),
@@ -147,6 +172,10 @@ impl Subject for StoreSubject {
         let mut probes: Vec<_> = interrupted.cloned().into_iter().collect();
         probes.push(StoreOperation::Commit((0..4).map(|_| write(&mut random)).collect()));
         probes.push(match random.random_range(0..4) {
+            0 if self.course == Course::TakenBack => StoreOperation::Settle,
+            1 if self.course == Course::TakenBack => {
+                StoreOperation::RollBack(roll_back(&mut random))
+            }
             0 => StoreOperation::CreateTable(random.random_range(0..3)),
             1 => StoreOperation::Checkpoint,
             2 => StoreOperation::Reopen,
@@ -163,6 +192,10 @@ impl Subject for StoreSubject {
     fn create(&self, storage: Storage) -> Result<LiveStore, String> {
         let site = Site::new(storage, self.tiers)?;
         let engine = site.create()?;
+        if self.course == Course::TakenBack {
+            taken_back::restore_first(&site, &engine)?;
+            return Ok(self.live(engine, site));
+        }
         for (name, kind) in TABLES.into_iter().zip(KINDS) {
             self.tiers.create_table(&engine, name, kind).map_err(text)?;
         }
@@ -172,12 +205,18 @@ impl Subject for StoreSubject {
     fn open(&self, storage: Storage) -> Result<Option<LiveStore>, String> {
         let site = Site::new(storage, self.tiers)?;
         let Some(engine) = site.open()? else { return Ok(None) };
+        if self.course == Course::TakenBack && taken_back::is_cut_short(&engine) {
+            return Err("what a restore that was cut short has left can be opened (K3)".to_owned());
+        }
         // Creation ends with the last of the tables.
         let whole = TABLES.iter().all(|name| engine.table(name).is_ok());
         Ok(whole.then(|| self.live(engine, site)))
     }
 
     fn initial(&self) -> StoreState {
+        if self.course == Course::TakenBack {
+            return restored();
+        }
         TABLES.iter().map(|name| ((*name).to_owned(), BTreeMap::new())).collect()
     }
 
@@ -190,8 +229,19 @@ impl Subject for StoreSubject {
             };
         };
         match operation {
-            StoreOperation::Commit(writes) => writes.iter().for_each(write),
-            StoreOperation::BackUp(one) | StoreOperation::Stream(one) => write(one),
+            StoreOperation::Commit(writes) | StoreOperation::CommitBesideReader(writes) => {
+                writes.iter().for_each(write);
+            }
+            StoreOperation::RollBack(RollBack { kept, last, .. }) => {
+                kept.iter().chain(last).for_each(write);
+            }
+            StoreOperation::BackUp(one)
+            | StoreOperation::Stream(one)
+            | StoreOperation::Restore(one) => write(one),
+            StoreOperation::Fill(number, loaded_into) => {
+                let table = state.entry(extra_table(*number)).or_default();
+                table.extend(loaded(*loaded_into));
+            }
             StoreOperation::LoadOrDrop(number) => {
                 let name = loaded_table(*number);
                 if state.remove(&name).is_none() {
@@ -202,13 +252,14 @@ impl Subject for StoreSubject {
                 let table = state.entry(extra_table(*number)).or_default();
                 table.entry(b"first".to_vec()).or_insert((1, 1));
             }
-            StoreOperation::DropTable(number) => {
+            StoreOperation::DropTable(number) | StoreOperation::DropBeside(number, _) => {
                 state.remove(&extra_table(*number));
             }
             StoreOperation::Abort(_)
             | StoreOperation::Maintain
             | StoreOperation::Checkpoint
             | StoreOperation::Reopen
+            | StoreOperation::Settle
             | StoreOperation::RemoveExpired
             | StoreOperation::Compact => {}
         }

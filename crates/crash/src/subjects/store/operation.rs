@@ -38,6 +38,29 @@ pub enum StoreOperation {
     Stream(Write),
     /// Takes away what has expired.
     RemoveExpired,
+    /// A transaction that goes back to savepoints.
+    RollBack(RollBack),
+    /// A transaction, while somebody reads the state before it and the background takes away what nobody wants.
+    CommitBesideReader(Vec<Write>),
+    /// Drops a further table while a transaction that is not committed has written to it, and this besides.
+    DropBeside(u8, Vec<Write>),
+    /// Fills a further table, which it makes if there is none, with what is loaded into the table of the second number.
+    Fill(u8, u8),
+    /// All that there is to do in the background. Nothing may be left then that nobody wants.
+    Settle,
+    /// A transaction that need not be durable, and a backup, which is restored into another store.
+    Restore(Write),
+}
+
+/// What a transaction does that goes back to savepoints.
+#[derive(Clone, Debug)]
+pub struct RollBack {
+    /// Before the first savepoint: it stays.
+    pub(super) kept: Vec<Write>,
+    /// Behind it: it is taken back.
+    pub(super) undone: Vec<Write>,
+    /// Behind a second savepoint, to be taken back; and again when all that is: then it stays.
+    pub(super) last: Vec<Write>,
 }
 
 impl StoreOperation {
@@ -118,4 +141,54 @@ pub(super) fn loaded(number: u8) -> BTreeMap<Vec<u8>, (usize, u8)> {
 
 pub(super) fn canonical((bytes, number): (usize, u8)) -> (usize, u8) {
     if bytes == 0 { (0, 0) } else { (bytes, number) }
+}
+
+/// Writes to the first of the same keys, of other values.
+fn other_values(random: &mut SmallRng, of: &[Write]) -> Vec<Write> {
+    of.iter().take(8).map(|(table, key, _)| (*table, *key, write(random).2)).collect()
+}
+
+/// A transaction that goes back to savepoints, and at no time has more than one may have.
+pub(super) fn roll_back(random: &mut SmallRng) -> RollBack {
+    let mut kept = writes(random);
+    kept.truncate(30);
+    let mut undone = other_values(random, &kept);
+    undone.extend((0..4).map(|_| write(random)));
+    let last = if random.random() { other_values(random, &undone) } else { Vec::new() };
+    RollBack { kept, undone, last }
+}
+
+/// What comes next where much is taken back: what belongs together comes together.
+pub(super) fn taken_back(random: &mut SmallRng) -> Vec<StoreOperation> {
+    let number = random.random_range(0..3);
+    vec![match random.random_range(0..20) {
+        0..=4 => StoreOperation::RollBack(roll_back(random)),
+        5 | 6 => StoreOperation::CommitBesideReader(writes(random)),
+        7 => StoreOperation::Settle,
+        8 => StoreOperation::Restore(write(random)),
+        9 => StoreOperation::Stream(stream(random)),
+        10 => StoreOperation::Abort(writes(random)),
+        11 => StoreOperation::Fill(number, random.random_range(0..3)),
+        // Under the name of one whose pages may still be there.
+        12 | 13 => {
+            let dropped = StoreOperation::DropBeside(number, writes(random));
+            return vec![dropped, StoreOperation::Fill(number, random.random_range(0..3))];
+        }
+        14 => StoreOperation::DropBeside(number, writes(random)),
+        15 => StoreOperation::Maintain,
+        16 => StoreOperation::Checkpoint,
+        17 => StoreOperation::Reopen,
+        18 => StoreOperation::Compact,
+        _ => StoreOperation::Commit(writes(random)),
+    }]
+}
+
+/// What a store is restored from before anything is done to it: some of the keys that are written to, short values and long
+/// ones.
+pub(super) fn restored() -> StoreState {
+    let of = |table: u8| {
+        let keys = (0..KEYS).step_by(3 + usize::from(table)).map(key);
+        keys.zip(loaded(table).into_values()).collect()
+    };
+    TABLES.iter().zip(0..).map(|(name, table)| ((*name).to_owned(), of(table))).collect()
 }

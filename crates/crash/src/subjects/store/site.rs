@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::{BufferOptions, Chance, Migration, SpaceOptions};
 use lapis_compiled_indexes::ModelledKey;
-use lapis_device::Modelled;
+use lapis_device::{Modelled, ModelledSsd, SsdConfig};
 use lapis_engine::{
     Clock, Engine, EngineError, EngineOptions, IndexKind, IndexOptions, LeafLayout,
     PersistentMemoryOptions, Placement, Table, TableStructure,
@@ -133,15 +133,22 @@ impl Site {
         Ok(Self { machine, storage, options: tiers.options() })
     }
 
+    /// For another store, on SSDs of its own that no power cut reaches.
+    pub(super) fn aside(&self) -> Result<Self, String> {
+        let device = |blocks: &u64| ModelledSsd::new(*blocks, SsdConfig::default()).map_err(text);
+        let devices = Tiers::SSD.device_blocks().iter().map(device).collect::<Result<_, _>>()?;
+        Self::new(Storage { devices, machine: self.machine.clone(), pool: None }, Tiers::SSD)
+    }
+
     pub(crate) fn create(&self) -> Result<Engine<Modelled>, String> {
         Engine::create(self.machine.clone(), self.storage.clone(), &self.options).map_err(text)
     }
 
-    /// None if it was never created.
+    /// None if it was never created, or a restore into it was cut short.
     pub(crate) fn open(&self) -> Result<Option<Engine<Modelled>>, String> {
         match Engine::open(self.machine.clone(), self.storage.clone(), &self.options) {
             Ok(engine) => Ok(Some(engine)),
-            Err(EngineError::NotCreated) => Ok(None),
+            Err(EngineError::NotCreated | EngineError::RestoreCutShort) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }
