@@ -285,7 +285,13 @@ impl<D: Domain> Shared<D> {
         let appended = (|| {
             let turn = self.order.turn()?;
             for write in writes {
-                write.table.check_not_dropped()?;
+                let dropped = write.table.check_not_dropped();
+                dropped.or_else(|error| {
+                    match self.domain.commits(mutants::DROPPED_TABLE_WRITTEN) {
+                        true => Ok(()),
+                        false => Err(error),
+                    }
+                })?;
             }
             if let Some((reads, since)) = reads
                 && !self.domain.commits(mutants::READS_NOT_VALIDATED)
@@ -319,6 +325,10 @@ impl<D: Domain> Shared<D> {
                 self.order.let_go_of_log(first);
                 return Err(error.into());
             }
+        }
+        if self.domain.commits(mutants::PARTS_NOT_KEPT) {
+            self.order.let_go_of_log(first);
+            return Ok(None);
         }
         Ok(Some(first))
     }

@@ -76,6 +76,27 @@ mutants! {
         at("engine/src/load.rs, enter_loaded")
         .in_runs(&["store:bulk"]);
 
+    /// A long value that a transaction has written and taken back stays listed until the next opening.
+    TAKEN_BACK_VALUE_FORGOTTEN = "store/taken-back-value-forgotten" =>
+        at("engine/src/transaction.rs, commit")
+        .in_runs(&["store:taken-back"]);
+
+    /// A commit does not look whether a table that it writes to has been dropped.
+    DROPPED_TABLE_WRITTEN = "store/dropped-table-written" =>
+        at("engine/src/commit.rs, append")
+        .in_runs(&["store:taken-back"]);
+
+    /// The log may be cut behind the first part of a transaction whose last one is yet to come.
+    PARTS_NOT_KEPT = "store/parts-not-kept" =>
+        at("engine/src/commit.rs, append_parts")
+        .among_workers()
+        .in_runs(&["store:in-parts"]);
+
+    /// Nothing says of a store that a backup is being restored into it.
+    RESTORE_NOT_MARKED = "store/restore-not-marked" =>
+        at("engine/src/backup/restore.rs, restore")
+        .in_runs(&["store:taken-back"]);
+
     /// A backup does not wait until the state that it has is durable.
     BACKUP_NOT_DURABLE = "store/backup-not-durable" =>
         at("engine/src/backup/mod.rs, backup")

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::expiry::TimeToLive;
 use crate::key_range::KeyRange;
-use crate::mutants::READ_ONLY_BEFORE_DURABLE;
+use crate::mutants::{READ_ONLY_BEFORE_DURABLE, TAKEN_BACK_VALUE_FORGOTTEN};
 use crate::reads::ReadSet;
 use crate::record::entry_bytes;
 use crate::scan::Scan;
@@ -309,7 +309,8 @@ impl<D: Domain> Transaction<D> {
             let ended = self.writes.get(shared.catalog.id(), &chunks_key(number));
             committed.is_ok() && ended.is_some()
         };
-        for number in self.long_values.drain(..).filter(|&number| !has_record(number)) {
+        let forgets = shared.domain.commits(TAKEN_BACK_VALUE_FORGOTTEN);
+        for number in self.long_values.drain(..).filter(|&number| !has_record(number) && !forgets) {
             shared.long_value_is_unwanted(number);
         }
         committed

@@ -74,9 +74,10 @@ mod tests {
 
     #[test]
     fn every_subject_that_an_entry_names_is_one_of_its_structure() {
-        for (structure, entry) in catalogue() {
-            let known =
-                [structure.subjects(), structure.long_runs(), structure.histories()].concat();
+        for (structure, entry) in catalogue().into_iter().chain(concurrent_catalogue()) {
+            let of_several = structure.runs_of_several().to_vec();
+            let histories = [structure.histories(), of_several].concat();
+            let known = [structure.subjects(), structure.long_runs(), histories].concat();
             assert!(entry.subjects.iter().all(|name| known.contains(name)), "{entry:?}");
         }
     }

@@ -10,8 +10,9 @@ use lapis_crash::mutants::planned_catalogue;
 use lapis_crash::{CrashError, ExploreOptions, Strategy, Structure, explore_structure};
 use lapis_engine::mutants::{
     ACKNOWLEDGED_BEFORE_SYNC, BACKUP_NOT_DURABLE, CHECKPOINT_TOO_EARLY, CHUNKS_NOT_LISTED,
-    INDEX_BEFORE_LOG, LOAD_UNLISTED_EARLY, NO_ROOM_TO_LOG_AGAIN, PARTS_LOST, RESERVE_GIVEN_AWAY,
-    ROOM_NOT_PROMISED, STREAM_RECORD_EARLY, UNFINISHED_REPLAYED,
+    DROPPED_TABLE_WRITTEN, INDEX_BEFORE_LOG, LOAD_UNLISTED_EARLY, NO_ROOM_TO_LOG_AGAIN, PARTS_LOST,
+    RESERVE_GIVEN_AWAY, RESTORE_NOT_MARKED, ROOM_NOT_PROMISED, STREAM_RECORD_EARLY,
+    TAKEN_BACK_VALUE_FORGOTTEN, UNFINISHED_REPLAYED,
 };
 use lapis_pmem::Mutant;
 
@@ -138,6 +139,21 @@ fn a_value_in_pieces_that_is_there_before_the_last_of_them_is_found() {
 #[test]
 fn what_is_taken_back_and_a_store_that_is_restored_survive_power_cuts() {
     assert_eq!(some_of(TAKEN_BACK, 30, 18, None, 800), 0);
+}
+
+#[test]
+fn a_long_value_that_was_taken_back_and_is_forgotten_is_found() {
+    assert_eq!(some_of(TAKEN_BACK, 60, 1, Some(TAKEN_BACK_VALUE_FORGOTTEN), 500), 1);
+}
+
+#[test]
+fn a_transaction_that_writes_to_a_table_that_was_dropped_is_found() {
+    assert_eq!(some_of(TAKEN_BACK, 60, 1, Some(DROPPED_TABLE_WRITTEN), 500), 1);
+}
+
+#[test]
+fn a_restore_that_was_cut_short_and_is_not_noticed_is_found() {
+    assert_eq!(some_of(TAKEN_BACK, 10, 1, Some(RESTORE_NOT_MARKED), 500), 1);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::catalog::TableStructure;
 use crate::commit::Write;
 use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
+use crate::mutants::RESTORE_NOT_MARKED;
 use crate::tables::{Properties, RESTORING_KEY, Table};
 
 /// Bytes that are put together into an index.
@@ -30,7 +31,9 @@ impl<D: Domain> Engine<D> {
             return Err(BackupError::NotEmpty);
         }
         let mut records = Records::begin(from)?;
-        self.shared().mark_restore(Some(&[]))?;
+        if !self.shared().domain.commits(RESTORE_NOT_MARKED) {
+            self.shared().mark_restore(Some(&[]))?;
+        }
         let mut next = records.next_record()?;
         while let Some(record) = next {
             let Record::Table { name, held_by, time_to_live_ms } = record else {
