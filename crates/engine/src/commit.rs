@@ -285,13 +285,9 @@ impl<D: Domain> Shared<D> {
         let appended = (|| {
             let turn = self.order.turn()?;
             for write in writes {
-                let dropped = write.table.check_not_dropped();
-                dropped.or_else(|error| {
-                    match self.domain.commits(mutants::DROPPED_TABLE_WRITTEN) {
-                        true => Ok(()),
-                        false => Err(error),
-                    }
-                })?;
+                if !self.domain.commits(mutants::DROPPED_TABLE_WRITTEN) {
+                    write.table.check_not_dropped()?;
+                }
             }
             if let Some((reads, since)) = reads
                 && !self.domain.commits(mutants::READS_NOT_VALIDATED)
