@@ -163,6 +163,7 @@ pub(crate) trait AnySubject: Sync {
     fn prior_contents(&self) -> u8;
     fn prior_range(&self) -> Range<usize>;
     fn kills(&self) -> Kills;
+    fn rare_cut(&self) -> Option<(u64, usize)>;
     fn first_operation(&self) -> usize;
     fn operations(&self, count: usize, seed: u64) -> Vec<AnyValue>;
     fn probes(&self, state: &AnyState, interrupted: Option<&AnyValue>, seed: u64) -> Vec<AnyValue>;
@@ -201,6 +202,9 @@ impl<S: Subject> AnySubject for S {
     }
     fn kills(&self) -> Kills {
         Subject::kills(self)
+    }
+    fn rare_cut(&self) -> Option<(u64, usize)> {
+        Subject::rare_cut(self)
     }
     fn first_operation(&self) -> usize {
         Subject::first_operation(self)

@@ -29,6 +29,8 @@ const SEARCHED_WHOLE_EVERY: u64 = 4;
 const ROUNDS: u64 = 16;
 /// In how many of these the process is killed there, too, before the power is cut.
 const ROUNDS_WITH_KILLS: u64 = 2;
+/// Operations after a first power cut that shows what others hardly do, and [`ExploreOptions::spread_images`] of it.
+const AFTER_RARE_CUT: (usize, u64) = (40, 60_000);
 /// [`ExploreOptions::spread_images`] of the first pass over all seeds: what all images of one run are needed for, a few of
 /// another often show.
 const FEW_IMAGES: u64 = 300;
@@ -128,12 +130,16 @@ impl Trials<'_> {
                 self.trials.len() - 1
             });
             let Trial { passed_by, row, .. } = &mut self.trials[at];
+            let is_new = passed_by.is_empty();
             passed_by.push(id);
             row.only_after_crashes &= only_after_crashes;
             if row.killed {
                 continue;
             }
-            if only_after_crashes {
+            if only_after_crashes && is_new {
+                explore_after_rare_cuts(self.subjects, &without(&options, point), row);
+            }
+            if only_after_crashes && row.by.is_none() {
                 recoveries.crash_again(subject, &without(&options, point), point, row)?;
             }
             // Also of those that only recoveries pass: some take the death of a process to show.
@@ -163,6 +169,32 @@ impl Trials<'_> {
 
 fn without(options: &ExploreOptions, point: PersistPoint) -> ExploreOptions {
     ExploreOptions { violation_limit: 1, suppress: Some(point), ..options.clone() }
+}
+
+/// Explores what comes after the power cuts that subjects name for what others hardly show ([`Subject::rare_cut`]).
+fn explore_after_rare_cuts(
+    subjects: &[&dyn AnySubject],
+    without: &ExploreOptions,
+    row: &mut PersistPointRow,
+) {
+    for subject in subjects {
+        let Some((seed, cut_in)) = subject.rare_cut() else { continue };
+        let options = ExploreOptions {
+            ops: cut_in + AFTER_RARE_CUT.0,
+            seed,
+            cut_in,
+            spread_images: AFTER_RARE_CUT.1,
+            violation_limit: 1,
+            suppress: without.suppress,
+            optimisations: without.optimisations,
+            stop: without.stop,
+            ..ExploreOptions::default()
+        };
+        explore_without(*subject, &options, row);
+        if row.by.is_some() {
+            return;
+        }
+    }
 }
 
 fn explore_without(subject: &dyn AnySubject, options: &ExploreOptions, row: &mut PersistPointRow) {

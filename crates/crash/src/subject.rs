@@ -74,6 +74,11 @@ pub trait Subject: Sync + 'static {
         Kills::Untried
     }
 
+    /// A seed, and the operation in which the power is cut first, that show a flush or fence of recoveries which others hardly do.
+    fn rare_cut(&self) -> Option<(u64, usize)> {
+        None
+    }
+
     /// The power is cut from this operation on: those before make what there is beforehand.
     fn first_operation(&self) -> usize {
         0

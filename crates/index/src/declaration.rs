@@ -109,6 +109,9 @@ pub struct Run {
     pub is_crowded: bool,
     /// Whether the greatest key comes first: whoever comes after the split of a node comes to the half that was there before.
     pub descends: bool,
+    /// A seed, and the operation in which the power is cut first, that show a flush or fence of recoveries which others hardly
+    /// do.
+    pub rare: Option<(u64, usize)>,
 }
 
 impl Run {
@@ -127,6 +130,7 @@ impl Run {
             refuses_removals: false,
             is_crowded: false,
             descends: false,
+            rare: None,
         }
     }
 
@@ -174,6 +178,12 @@ impl Run {
     /// The same with so many keys.
     pub const fn of(self, keys: u64) -> Self {
         Self { keys, ..self }
+    }
+
+    /// The same. After a first power cut in this operation from this seed, it shows a flush or fence to be necessary that
+    /// other runs hardly do.
+    pub const fn rare_after(self, seed: u64, cut_in: usize) -> Self {
+        Self { rare: Some((seed, cut_in)), ..self }
     }
 
     /// The same, after all keys were inserted.

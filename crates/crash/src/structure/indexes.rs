@@ -30,7 +30,8 @@ fn with_keys<K: KeySpace + ?Sized>(
         options.node_bytes = run.node_bytes;
     }
     let options = options.with(explore.optimisations.among(declaration.optimisations));
-    let subject = IndexSubject::new(kind, run.name, sources, options, run.keys);
+    let subject =
+        IndexSubject::new(kind, run.name, sources, options, run.keys).rare_after(run.rare);
     let subject = match (explore.filled, run.is_large) {
         (0, false) => subject.filled(run.filled),
         (filled, _) => subject.filled_beforehand(filled.max(run.filled)),

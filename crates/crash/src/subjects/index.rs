@@ -137,6 +137,7 @@ pub struct IndexSubject<K: IndexKey + ?Sized> {
     drains: bool,
     begins_filled: bool,
     refuses: Refuses,
+    rare_cut: Option<(u64, usize)>,
     /// The keys, if they are not those of the key space.
     chosen: Vec<K::Buf>,
 }
@@ -171,8 +172,15 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
             drains: false,
             begins_filled: false,
             refuses: Refuses::Nothing,
+            rare_cut: None,
             chosen: Vec::new(),
         }
+    }
+
+    /// After a first power cut in an operation from a seed, if so, it shows what other runs hardly do.
+    #[must_use]
+    pub fn rare_after(self, rare_cut: Option<(u64, usize)>) -> Self {
+        Self { rare_cut, ..self }
     }
 
     /// In a pool of so many bytes.
@@ -283,6 +291,10 @@ where
 
     fn prior_contents(&self) -> u8 {
         0xC3
+    }
+
+    fn rare_cut(&self) -> Option<(u64, usize)> {
+        self.rare_cut
     }
 
     fn first_operation(&self) -> usize {

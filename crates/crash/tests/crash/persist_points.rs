@@ -7,47 +7,7 @@ use lapis_crash::{
     persist_point_called, structure_persist_points,
 };
 use lapis_device::{PersistKind, PersistPoint};
-
-/// A flush or fence that takes three power cuts to show, and the run that does: it begins with one.
-struct ShownAfterCut {
-    name: &'static str,
-    run: &'static str,
-    seed: u64,
-    cut_in: usize,
-}
-
-/// After a repair: cut in the split, in an update of the sibling's low key, and in that key's removal. A unit test of
-/// the index has the order.
-const SHOWN_AFTER_CUT: &[ShownAfterCut] = &[ShownAfterCut {
-    name: "crates/index/src/fast_fair/shift.rs:218:20 fence",
-    run: "fast-fair:bytes",
-    seed: 1711,
-    cut_in: 54,
-}];
-
-impl ShownAfterCut {
-    fn violations(&self, structure: Structure, suppress: Option<PersistPoint>) -> usize {
-        let Self { run, seed, cut_in, .. } = *self;
-        let (ops, spread_images) = (cut_in + 40, 60_000);
-        let options = ExploreOptions {
-            ops,
-            seed,
-            cut_in,
-            spread_images,
-            suppress,
-            ..ExploreOptions::default()
-        };
-        let report = explore_structure(structure, Some(run), &options, &|_| {}).unwrap();
-        report.violations.len()
-    }
-
-    fn assert_shown(&self, structure: Structure) {
-        let point = known_persist_points().iter().find(|point| point.to_string() == self.name);
-        assert!(point.is_some(), "{} is in another line", self.name);
-        assert!(self.violations(structure, point.copied()) > 0, "{} is not shown", self.name);
-        assert_eq!(self.violations(structure, None), 0);
-    }
-}
+use lapis_index::IndexKind;
 
 fn all_are_necessary(structure: Structure, (ops, runs): (usize, u64)) {
     all_are_necessary_by(Strategy::default(), structure, (ops, runs));
@@ -73,12 +33,8 @@ fn all_are_necessary_by(strategy: Strategy, structure: Structure, (ops, runs): (
         let after = if row.only_after_crashes { ", passed only after crashes" } else { "" };
         println!("  {:<70} {outcome:>8} {:>8} images{after}", row.name, row.images);
     }
-    let survived = rows.iter().filter(|row| !row.killed).map(|row| &row.name);
-    let (after_cut, survived): (Vec<_>, Vec<_>) =
-        survived.partition(|name| SHOWN_AFTER_CUT.iter().any(|it| it.name == **name));
+    let survived: Vec<_> = rows.iter().filter(|row| !row.killed).map(|row| &row.name).collect();
     assert!(survived.is_empty(), "not shown to be necessary: {survived:#?}");
-    let shown = SHOWN_AFTER_CUT.iter().filter(|it| after_cut.iter().any(|name| *name == it.name));
-    shown.for_each(|it| it.assert_shown(structure));
 }
 
 fn listed_needs_each(structure: Structure) {
@@ -97,6 +53,21 @@ fn listed_needs_each(structure: Structure) {
 
 mod each_is_necessary_of {
     for_each_structure! { ($) super::listed_needs_each }
+}
+
+#[test]
+fn what_shows_rare_ones_is_survived_with_them() {
+    for kind in IndexKind::ALL {
+        for run in kind.declaration().exploration.runs {
+            let Some((seed, cut_in)) = run.rare else { continue };
+            let (ops, spread_images) = (cut_in + 40, 60_000);
+            let options =
+                ExploreOptions { ops, seed, cut_in, spread_images, ..ExploreOptions::default() };
+            let structure = Structure::Index(kind);
+            let report = explore_structure(structure, Some(run.name), &options, &|_| {}).unwrap();
+            assert!(report.violations.is_empty(), "{}: {:?}", run.name, report.violations);
+        }
+    }
 }
 
 #[test]
