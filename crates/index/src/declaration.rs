@@ -218,6 +218,10 @@ pub enum History {
     DividedNode(u64),
     /// The same, and the other reads a key that goes to the new one.
     ReadDivided(u64),
+    /// Each divides one of two nodes beside each other, in which keys that come in order leave so many entries of so many.
+    BothDivided(u64, u64),
+    /// One divides a node of so many entries below a full one of so many children, and the other changes what is in it.
+    DividedWithoutRoom(u64, u64),
     /// One takes keys out of nodes of so many entries until the second goes to the first; the other reads a key of it.
     ReadJoined(u64),
     /// One adds a key to so many, so that a node is divided; the other takes out so many of the greatest, until the new node

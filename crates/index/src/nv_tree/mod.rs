@@ -88,7 +88,7 @@ use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Optimisations, Owned, Pool,
 use parking_lot::Mutex;
 
 use crate::IndexKind;
-use crate::declaration::{Declaration, Exploration, InsertCost, Run};
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::{Capabilities, Index, IndexError, IndexOptions, InnerNodes, forward_to_files};
 use crate::key::IndexKey;
 use crate::leaf_locks::{LOCK_BYTES, LeafLocks};
@@ -270,7 +270,11 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             // With flags of deletion in both words.
             Run::large("nv-tree:widest", 260).in_nodes_of(LEAF_SIZES.largest_bytes),
         ],
-        histories: &[],
+        histories: &[
+            ("nv-tree:splitting", History::DividedNode(4)),
+            ("nv-tree:overflowing", History::DividedWithoutRoom(4, 8)),
+            ("nv-tree:planting", History::TwoInserts(0, 1)),
+        ],
         persist_points: (300, 2),
         rate_operations: 60,
     },

@@ -41,4 +41,11 @@ mutants! {
     LEAF_FLUSHED_IN_PART = "nv-tree/leaf-flushed-in-part" =>
         at("index/src/nv_tree/reorganise.rs, make_leaf")
         .in_runs(&["nv-tree:in-use"]);
+
+    /// A writer that has waited for a leaf does not see that the inner nodes above it have been built anew meanwhile: it
+    /// changes a leaf that others have replaced.
+    // I7.
+    DIRECTORY_UNCHECKED = "nv-tree/directory-unchecked" =>
+        at("index/src/nv_tree/search.rs, is_current")
+        .in_runs(&["nv-tree:overflowing"]);
 }

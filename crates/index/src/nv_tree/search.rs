@@ -3,9 +3,9 @@
 use lapis_blocks::interleave::Turn;
 use lapis_pmem::{Domain, Guard, Link, persist_before_answer};
 
-use super::NvTree;
 use super::inner::{Directory, Found, Probe};
 use super::leaf::{Leaf, order_loads};
+use super::{NvTree, mutants};
 use crate::key::IndexKey;
 
 impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
@@ -28,7 +28,8 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         pinned: &Guard<'_, D>,
     ) -> bool {
         directory.is_still(&self.pool, found)
-            && self.directory(pinned).is_some_and(|now| std::ptr::eq(now, directory))
+            && (self.directory(pinned).is_some_and(|now| std::ptr::eq(now, directory))
+                || self.domain().commits(mutants::DIRECTORY_UNCHECKED))
     }
 
     /// Makes durable what a reader may have seen of a change that is under way in a leaf: the line

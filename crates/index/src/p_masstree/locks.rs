@@ -87,7 +87,6 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
             }
             // The slots may be used again before the lock is given back.
             locked.word.set(locked.lock.count_section(domain));
-            locked.note_change();
         }
     }
 

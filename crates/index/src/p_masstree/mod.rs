@@ -175,6 +175,11 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         ],
         histories: &[
             ("p-masstree:splitting", History::DividedNode(permutation::WIDTH as u64)),
+            (
+                "p-masstree:beside",
+                History::BothDivided(permutation::WIDTH as u64 - 1, permutation::WIDTH as u64),
+            ),
+            ("p-masstree:planting", History::TwoInserts(0, 1)),
             ("p-masstree:joining", History::JoinedNode(permutation::WIDTH as u64)),
             ("p-masstree:taking-in", History::JoinedInto(permutation::WIDTH as u64)),
             ("p-masstree:used-slot", History::UsedSlot(12, 1)),

@@ -84,6 +84,13 @@ mutants! {
         at("index/src/p_masstree/merge.rs, join")
         .in_runs(&["p-masstree:taking-in"]);
 
+    /// The node above one that has been split is given back as if it had not changed: a writer that had read it before puts
+    /// another entry into the same slot.
+    // M6.
+    SPLIT_UNNOTED = "p-masstree/split-unnoted" =>
+        at("index/src/p_masstree/split.rs, make_room")
+        .in_runs(&["p-masstree:beside"]);
+
     NEW_NODE_UNLOCKED = "p-masstree/new-node-unlocked" =>
         like(p_art::CATALOGUE.entry(p_art::NEW_NODE_UNLOCKED))
         .in_runs(&["p-masstree:splitting"]);

@@ -31,7 +31,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         if step.view.permutation.is_full() {
             self.split(Slice::of(key, step.layer), &mut step)?;
             locked.note_change();
-            above_locked.note_change();
+            if !self.handle.pool.domain().commits(mutants::SPLIT_UNNOTED) {
+                above_locked.note_change();
+            }
         }
         Ok(())
     }

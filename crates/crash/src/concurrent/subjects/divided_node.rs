@@ -38,6 +38,31 @@ pub(super) fn read_divided(capacity: u64) -> Plan<(u64, MapAction)> {
     Plan { before: inserts(0..capacity), workers }
 }
 
+/// For nodes of `capacity` entries, of which keys that come in order leave `left` behind: three of them are filled, and each
+/// writer divides one. What both need is the node above, whose lock the first has taken before
+/// (`lapis crash p-masstree:beside --workers 2 --deviations 1`).
+pub(super) fn both_divided(left: u64, capacity: u64) -> Plan<(u64, MapAction)> {
+    let between = |node: u64, at: u64| (2 * (node * left + at) + 1, MapAction::Insert(1));
+    let mut before = inserts(0..4 * left);
+    before.extend((0..3).flat_map(|node| (left..capacity).map(move |at| between(node, at - left))));
+    let divides = |node| between(node, capacity - left);
+    Plan { before, workers: vec![vec![divides(2), divides(0)], vec![divides(1)]] }
+}
+
+/// For nodes of `capacity` entries that keys which come in order leave full, and nodes above that an opening leaves half of
+/// their `children`: one writer divides nodes until the one above is full, and then changes what is in a node that the other
+/// divides meanwhile (`lapis crash nv-tree:overflowing --workers 2 --deviations 1`).
+pub(super) fn divided_without_room(capacity: u64, children: u64) -> Plan<(u64, MapAction)> {
+    let between = |node: u64, at: u64| (2 * (node * capacity + at) + 1, MapAction::Insert(1));
+    let nodes = children / 2;
+    let mut first: Vec<_> = (0..nodes).map(|node| between(node, 0)).collect();
+    // The upper half of the first node is filled again.
+    let lower = capacity.div_ceil(2);
+    first.extend((1..lower).map(|at| between(0, at)));
+    first.push((2 * (capacity - 1), MapAction::Update(1)));
+    Plan { before: inserts(0..nodes * capacity), workers: vec![first, vec![between(0, lower)]] }
+}
+
 /// For nodes of `capacity` entries of which keys that come in order leave the last two in the second one, and that are
 /// joined if they fill half of one: the first keeps three and loses one of these, and the reader looks for a key of the second
 /// (`lapis crash fptree:joining --workers 2 --deviations 1`).

@@ -57,6 +57,10 @@ fn changes_and_look_ups(history: History) -> Plan<(u64, MapAction)> {
         History::RootGivenWay(capacity) => merged_node::root_given_way(capacity),
         History::DividedNode(capacity) => divided_node::divided_node(capacity),
         History::ReadDivided(capacity) => divided_node::read_divided(capacity),
+        History::BothDivided(left, capacity) => divided_node::both_divided(left, capacity),
+        History::DividedWithoutRoom(capacity, children) => {
+            divided_node::divided_without_room(capacity, children)
+        }
         History::TakenBack(before, taken) => divided_node::taken_back(before, taken),
         History::ReadJoined(capacity) => divided_node::read_joined(capacity),
         History::JoinedNode(capacity) => divided_node::joined_node(capacity),
